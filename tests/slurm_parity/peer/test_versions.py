@@ -11,11 +11,11 @@ from tests.slurm_parity.peer.real_slurm import PACKAGES, SUITES, VERSIONS, RealS
 from tests.support.waiting import eventually
 
 from warpdeck.base.errors import UserError
+from warpdeck.engines.slurm.cluster.polling import PLANS, Source
 from warpdeck.engines.slurm.commands import UNREACHABLE, SlurmCommands
-from warpdeck.engines.slurm.job_table import COLUMNS, read_jobs
-from warpdeck.engines.slurm.node_table import read_nodes
-from warpdeck.engines.slurm.partition_table import read_partitions
-from warpdeck.engines.slurm.polling import PLANS, Source
+from warpdeck.engines.slurm.reading.job_table import COLUMNS, read_jobs
+from warpdeck.engines.slurm.reading.node_table import read_nodes
+from warpdeck.engines.slurm.reading.partition_table import read_partitions
 from warpdeck.engines.slurm.versions import read_version
 
 pytestmark = pytest.mark.slurm
@@ -46,14 +46,15 @@ def commands(slurm: RealSlurm, tmp_path: Path) -> SlurmCommands:
 async def test_the_tables_of_this_version_are_read(commands: SlurmCommands, slurm: RealSlurm) -> None:
     version = read_version(await commands.read("sbatch", "--version"))
     assert slurm.ok("sinfo", "--version").split() == ["slurm-wlm", str(version)]
-    jobs = {job.row.name: job.row for job in read_jobs(await commands.table(SQUEUE, COLUMNS)).values()}
+    jobs = {each.job.request.name: each.job for each in read_jobs(await commands.table(SQUEUE, COLUMNS))}
     assert jobs.keys() == {"runs", NEW_NAME}
-    assert (jobs["runs"].state, jobs["runs"].gpus, jobs["runs"].nodes) == ("RUNNING", 2, 1)
-    assert jobs[NEW_NAME].held and jobs[NEW_NAME].why is not None
+    allocation = jobs["runs"].allocation
+    assert jobs["runs"].state == "RUNNING" and allocation is not None and allocation.gpu_count() == 2
+    assert jobs[NEW_NAME].held
     nodes = read_nodes(await commands.read(*NODES), at=1.0)
     assert [node.name for node in nodes] == ["n1", "n2", "n3", "n4"]
     busy = {node.name: sum(bool(gpu.job) for gpu in node.gpus) for node in nodes}
-    assert busy[jobs["runs"].node_list] == 2 and sum(busy.values()) == 2
+    assert busy[allocation.node_names()[0]] == 2 and sum(busy.values()) == 2
     rows = read_partitions(await commands.read("scontrol", "--oneliner", "show", "partition"), nodes)
     assert [(row.name, row.nodes, row.gpus) for row in rows] == [("gpu", 4, 16), ("debug", 2, 8)]
 

@@ -4,53 +4,84 @@ from __future__ import annotations
 
 import pytest
 
-from warpdeck.engines.slurm.polling import (
-    IDLE_RPCS_A_MINUTE,
-    LOOKING_RPCS_A_MINUTE,
+from warpdeck.engines.slurm.cluster.polling import (
     MAX_INTERVAL_S,
+    MINUTE_S,
     PLANS,
+    Allowance,
     Asked,
     Source,
     due_in_s,
     interval_s,
     rpcs_a_minute,
 )
+from warpdeck.engines.slurm.settings import SlurmSettings
 
-HOUR_S = 3600.0
+HOUR_S = 3600
+SETTINGS = SlurmSettings()
 
 
-def requests(looking: list[bool], *, took_s: float = 0.1) -> float:
-    """Return the number of requests in an hour in which `looking` alternates each second, asking whenever allowed."""
+def requests(looking: list[bool], *, took_s: float = 0.1, urgent: bool = False) -> list[tuple[int, int]]:
+    """Return the requests of an hour in which `looking` alternates each second: the second and their number."""
     asked: dict[Source, Asked] = {}
-    total = 0
-    for second in range(int(HOUR_S)):
+    allowance = Allowance(SETTINGS)
+    sent: list[tuple[int, int]] = []
+    for second in range(HOUR_S):
+        seen = looking[second % len(looking)]
         for source in Source:
-            seen = looking[second % len(looking)]
-            if due_in_s(source, asked.get(source), looking=seen, now=float(second)) == 0:
-                asked[source] = Asked(started=float(second), took_s=took_s)
-                total += PLANS[source].rpcs
-    return total
+            now, rpcs = float(second), PLANS[source].rpcs
+            due = due_in_s(
+                source, asked.get(source), allowed=allowance.allowed(looking=seen), urgent=urgent, now=now
+            )
+            if due == 0 and allowance.wait_s(rpcs, looking=seen, now=now) == 0:
+                asked[source] = Asked(started=now, took_s=took_s)
+                allowance.count(rpcs, now)
+                sent.append((second, rpcs))
+    return sent
+
+
+def total(sent: list[tuple[int, int]]) -> int:
+    return sum(rpcs for _, rpcs in sent)
+
+
+def busiest_minute(sent: list[tuple[int, int]]) -> int:
+    return max(
+        sum(rpcs for at, rpcs in sent if first <= at < first + MINUTE_S) for first in range(HOUR_S - 60)
+    )
 
 
 def test_an_hour_stays_within_the_promised_number_of_requests() -> None:
     first = sum(plan.rpcs for plan in PLANS.values())
-    assert requests([False]) <= 60 * IDLE_RPCS_A_MINUTE + first
-    assert requests([True]) <= 60 * LOOKING_RPCS_A_MINUTE + first
-    assert requests([True]) >= 60 * LOOKING_RPCS_A_MINUTE - first, "the allowed requests are used"
+    assert total(requests([False])) <= 60 * SETTINGS.idle_requests_per_minute + first
+    assert busiest_minute(requests([True])) <= SETTINGS.requests_per_minute
+
+
+def test_urgent_looks_use_what_is_left_of_the_allowance_and_no_more() -> None:
+    usual, urgent = requests([True]), requests([True], urgent=True)
+    assert total(urgent) > total(usual) and busiest_minute(urgent) <= SETTINGS.requests_per_minute
 
 
 def test_opening_and_closing_the_app_again_and_again_causes_no_more_requests() -> None:
-    assert requests([True, False]) <= requests([True])
+    assert total(requests([True, False])) <= total(requests([True]))
 
 
 def test_a_slow_answer_is_asked_for_less_often() -> None:
     slow = Asked(started=0.0, took_s=2.0)
-    assert interval_s(Source.JOBS, slow, looking=True) == pytest.approx(100.0)
-    assert interval_s(Source.JOBS, Asked(started=0.0, took_s=600.0), looking=True) == MAX_INTERVAL_S
-    assert requests([True], took_s=10.0) <= 2 * 2 * (HOUR_S / 500 + 1)
+    assert interval_s(Source.JOBS, slow, allowed=6) == pytest.approx(100.0)
+    assert interval_s(Source.JOBS, Asked(started=0.0, took_s=600.0), allowed=6) == MAX_INTERVAL_S
+    assert total(requests([True], took_s=10.0)) <= 2 * 2 * (HOUR_S / 500 + 1)
 
 
 def test_the_first_look_is_at_once_and_the_rate_is_shown() -> None:
-    assert due_in_s(Source.JOBS, None, looking=False, now=0.0) == 0
-    assert rpcs_a_minute(looking=True, asked={}) == pytest.approx(LOOKING_RPCS_A_MINUTE)
-    assert rpcs_a_minute(looking=False, asked={}) == pytest.approx(IDLE_RPCS_A_MINUTE)
+    assert due_in_s(Source.JOBS, None, allowed=1, urgent=False, now=0.0) == 0
+    assert rpcs_a_minute({}, allowed=6) == pytest.approx(4)
+    assert rpcs_a_minute({}, allowed=1) == pytest.approx(2 / 3)
+
+
+def test_a_request_waits_until_it_fits_into_the_minute() -> None:
+    allowance = Allowance(SETTINGS)
+    allowance.count(4, 0.0)
+    allowance.count(2, 30.0)
+    assert allowance.wait_s(2, looking=True, now=40.0) == pytest.approx(20.0)
+    assert allowance.wait_s(6, looking=True, now=40.0) == pytest.approx(50.0)
+    assert allowance.wait_s(2, looking=True, now=61.0) == 0.0

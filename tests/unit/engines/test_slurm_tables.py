@@ -10,12 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from warpdeck.engines.slurm import reasons, values
-from warpdeck.engines.slurm.job_table import COLUMNS, SlurmJob, read_jobs
-from warpdeck.engines.slurm.marked_table import Column, MalformedTable, format_argument, read_table
-from warpdeck.engines.slurm.node_table import read_nodes
-from warpdeck.engines.slurm.partition_table import read_partitions
+from warpdeck.controller.presenters.job_columns import job_row
+from warpdeck.controller.state.state import State
+from warpdeck.engines.slurm.cluster.job_changes import JobChanges, compare
+from warpdeck.engines.slurm.reading import reasons, values
+from warpdeck.engines.slurm.reading.job_table import COLUMNS, read_jobs
+from warpdeck.engines.slurm.reading.marked_table import Column, MalformedTable, format_argument, read_table
+from warpdeck.engines.slurm.reading.node_table import read_nodes
+from warpdeck.engines.slurm.reading.partition_table import read_partitions
 from warpdeck.engines.slurm.versions import Feature, Version, has, read_version
+from warpdeck.model import count_tasks
 from warpdeck.protocol.job_rows import JobRow
 
 DATA = Path(__file__).parents[2] / "data" / "slurm"
@@ -30,14 +34,20 @@ def version(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def jobs(version: str) -> dict[str, SlurmJob]:
+def jobs(version: str) -> list[JobRow]:
+    """Return the rows of all recorded jobs, as the app shows them."""
     text = (DATA / version / "squeue.txt").read_text()
-    return read_jobs(read_table(text, COLUMNS, MARK))
+    state, changes = State(), JobChanges()
+    compare(state, read_jobs(read_table(text, COLUMNS, MARK)), changes, now=0.0)
+    for job in changes.jobs:
+        state.upsert_job(job)
+    state.planned.pending_reasons.update(changes.reasons)
+    return [job_row(state, job) for job in changes.jobs]
 
 
-def named(jobs: dict[str, SlurmJob], name: str) -> list[JobRow]:
+def named(jobs: list[JobRow], name: str) -> list[JobRow]:
     """Return the rows of the jobs with this name."""
-    return [job.row for job in jobs.values() if job.row.name == name]
+    return [row for row in jobs if row.name == name]
 
 
 def test_the_version_of_each_recording_is_read(version: str) -> None:
@@ -45,7 +55,7 @@ def test_the_version_of_each_recording_is_read(version: str) -> None:
     assert str(found).startswith(version)
 
 
-def test_a_running_job_has_its_allocation(jobs: dict[str, SlurmJob]) -> None:
+def test_a_running_job_has_its_allocation(jobs: list[JobRow]) -> None:
     (row,) = named(jobs, "my job|x=y Partition=z")
     assert (row.state, row.state_short, row.partition, row.user) == ("RUNNING", "R", "gpu", "root")
     assert (row.nodes, row.node_list, row.cpus, row.gpus) == (1, "n1", 2, 2)
@@ -53,17 +63,17 @@ def test_a_running_job_has_its_allocation(jobs: dict[str, SlurmJob]) -> None:
     assert row.start is not None and row.start >= row.submit and row.end is None and row.why is None
 
 
-def test_a_name_with_a_line_break_is_one_record(jobs: dict[str, SlurmJob]) -> None:
+def test_a_name_with_a_line_break_is_one_record(jobs: list[JobRow]) -> None:
     (row,) = named(jobs, "line\nbreak é")
     assert (row.state, row.exit_code) == ("FAILED", "3:0")
     assert row.end is not None
 
 
 def test_waiting_tasks_of_an_array_are_one_row_and_running_ones_have_their_own(
-    jobs: dict[str, SlurmJob],
+    jobs: list[JobRow],
 ) -> None:
     waiting, *running = sorted(named(jobs, "sweep"), key=lambda row: -row.tasks_pending)
-    assert waiting.label == f"{waiting.array_job_id}_[2-9%2]" and waiting.tasks_pending == 8
+    assert waiting.label == f"{waiting.array_job_id}_[2-9]" and waiting.tasks_pending == 8
     assert (
         waiting.array_task_id is None and waiting.why is not None and waiting.why.code == "JobArrayTaskLimit"
     )
@@ -71,7 +81,7 @@ def test_waiting_tasks_of_an_array_are_one_row_and_running_ones_have_their_own(
     assert all(row.array_job_id == waiting.array_job_id and row.gpus == 1 for row in running)
 
 
-def test_each_waiting_job_has_a_reason_in_words(jobs: dict[str, SlurmJob]) -> None:
+def test_each_waiting_job_has_a_reason_in_words(jobs: list[JobRow]) -> None:
     (held,), (later,), (wide,) = named(jobs, "held"), named(jobs, "later"), named(jobs, "wide")
     assert held.held and held.why is not None and "releases it" in held.why.sentence
     assert later.why is not None and later.why.expected_start is not None
@@ -80,13 +90,13 @@ def test_each_waiting_job_has_a_reason_in_words(jobs: dict[str, SlurmJob]) -> No
     assert (wide.nodes, wide.time_limit_s) == (2, 172_800)
 
 
-def test_components_of_a_heterogeneous_job_keep_their_labels(jobs: dict[str, SlurmJob]) -> None:
+def test_components_of_a_heterogeneous_job_keep_their_labels(jobs: list[JobRow]) -> None:
     first, second = sorted(named(jobs, "het"), key=lambda row: row.id)
     assert (first.label, second.label) == (f"{first.id}+0", f"{first.id}+1")
     assert (first.gpus, second.gpus) == (0, 1)
 
 
-def test_ended_jobs_have_an_end_and_an_exit_code(jobs: dict[str, SlurmJob]) -> None:
+def test_ended_jobs_have_an_end_and_an_exit_code(jobs: list[JobRow]) -> None:
     (fine,), (killed,) = named(jobs, "fine"), named(jobs, "killed")
     assert (fine.state, fine.exit_code) == ("COMPLETED", "0:0") and fine.end is not None
     assert killed.state == "CANCELLED" and killed.end is not None
@@ -179,7 +189,8 @@ def test_gpus_are_counted_in_every_notation(text: str, expected: tuple[int, str]
     [("2-9%2", 8), ("1,5,7-20:2", 9), ("0-4294967293", 4_294_967_294), ("7", 1), ("", 0), ("1,2,...", 2)],
 )
 def test_tasks_of_an_array_are_counted(text: str, expected: int) -> None:
-    assert values.task_count(text) == expected
+    assert count_tasks(values.task_ranges(text)[0]) == expected
+    assert values.task_ranges(text)[1] == (2 if "%2" in text else 0)
 
 
 @pytest.mark.parametrize(

@@ -62,3 +62,8 @@ class ChangeListeners:
             listener.jobs.update(dict.fromkeys(job_ids))
             listener.nodes.update(dict.fromkeys(names))
             listener.changed.set()
+
+    def wake(self) -> None:
+        """Wake all listeners although no job and no node has changed."""
+        for listener in self._listeners.values():
+            listener.changed.set()

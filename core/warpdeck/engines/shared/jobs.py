@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from warpdeck.base.chunking import TESTS_A_TURN, LazyRows, Rows, in_slices
 from warpdeck.controller.loop.end_waiters import EndWaiters
-from warpdeck.controller.planning.forecast import Forecaster
 from warpdeck.controller.presenters.job_columns import job_detail, row_maker
 from warpdeck.controller.presenters.step_rows import live_steps, step_rows
 from warpdeck.controller.state.state import State
@@ -33,6 +32,12 @@ MAX_EVENTS = 200
 """Maximum number of lines of history in the details of a job of an array."""
 
 
+class JobForecasts(Protocol):
+    """Answers when a job is expected to start."""
+
+    async def of_job(self, state: State, job: Job) -> ForecastRow: ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class StateJobs:
     """The `EngineJobs` over the jobs of a `State` and of the store."""
@@ -40,7 +45,7 @@ class StateJobs:
     state: State
     store: Store
     lookup: JobLookup
-    forecaster: Forecaster
+    forecaster: JobForecasts
     change_feed: Changes
     end_waiters: EndWaiters
     clock: Callable[[], float]

@@ -74,13 +74,15 @@ class Changes:
     async def pages(self, message: ask.Subscribe) -> AsyncGenerator[DeltaPage, None]:
         """Yield all rows, then changes forever. A page is a function that builds it."""
         listener, ready = self.hub.listen(), False
+        told: EngineRow | None = None
         listener.jobs.update(dict.fromkeys(sorted(self.state.jobs)))
         listener.nodes.update(dict.fromkeys(self.nodes.names()))
         try:
             with self.watched():
                 while True:
                     jobs, nodes = listener.take()
-                    while jobs or nodes or not ready:
+                    while jobs or nodes or not ready or told != self.about():
+                        told = self.about()
                         some, jobs = jobs[:DELTA_ROWS], jobs[DELTA_ROWS:]
                         some_nodes, nodes = nodes[: ask.NODE_PAGE_ROWS], nodes[ask.NODE_PAGE_ROWS :]
                         last = not jobs and not nodes

@@ -1,15 +1,12 @@
-"""The engine over an existing Slurm: it reads Slurm's state with Slurm's own commands, as an ordinary user.
+"""The engine over an existing Slurm: a gateway that acts as an ordinary user, with Slurm's own commands.
 
-The modules, from bottom to top:
-
-- `versions`: what differs between the versions of Slurm from 20.11 on, as one table.
-- `marked_table`, `scontrol_text`: read the output of squeue and of scontrol into fields.
-- `values`: reads Slurm's notation of times, sizes, trackable resources and array tasks.
-- `job_table`, `node_table`, `partition_table`: build the rows of `warpdeck.protocol` from these fields.
-- `reasons`: the sentences for Slurm's reason codes.
-- `polling`: decides which command is due, so that the load on slurmctld stays below a fixed number of requests.
-- `commands`: runs a command of Slurm with a time limit and a limit on its output.
-
-Every module except `commands` is pure. The gateway that serves these rows to clients as an `Engine` (`ports.engine`) does not
-exist yet; the tests run the modules with real daemons of four versions.
+- `versions`, `settings`, `capabilities`: what differs between the versions from 20.11 on, the limits of the load, and
+  the requests that are impossible over Slurm.
+- `commands`: runs a command of Slurm with a time limit, a limit on its output, and errors in Slurm's words and ours.
+- `reading`: turns the output of Slurm's commands into jobs, nodes and partitions. It is pure.
+- `cluster`: the copy of the cluster. `job_changes` compares what Slurm reports with the jobs in memory and is the only
+  place that decides what has changed. `poller` is the only task that reads again and again; `polling` decides when.
+  `cluster` keeps the jobs in a `State` and in the record.
+- `site`, `forecasts` and the other modules: the parts of `ports.engine.Engine`.
+- `engine`: opens all of it.
 """

@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 
 from warpdeck.base.errors import UserError
 
-from .marked_table import Column, TableReader, format_argument
+from .reading.marked_table import Column, TableReader, format_argument
 
 COMMAND_S = 60.0
 """Time limit of a command that reads. slurmctld may take 10 s for an answer, and a client library retries once."""
@@ -89,6 +89,17 @@ class SlurmCommands:
         await self._read(
             [*argv, "-O", format_argument(columns, mark)], lambda text: records.extend(reader.feed(text))
         )
+        reader.close()
+        return records
+
+    async def accounting(self, argv: Sequence[str], columns: Sequence[Column]) -> list[dict[str, str]]:
+        """Return the records that sacct prints with these options. Raises UserError or MalformedTable."""
+        mark = "Z" + secrets.token_hex(8)
+        reader = TableReader(columns, mark)
+        records: list[dict[str, str]] = []
+        form = ",".join(column.field for column in columns)
+        options = ["--noheader", "--parsable", f"--delimiter={mark}", f"--format={form}"]
+        await self._read(["sacct", *options, *argv], lambda text: records.extend(reader.feed(text)))
         reader.close()
         return records
 

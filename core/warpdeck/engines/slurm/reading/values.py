@@ -9,6 +9,7 @@ import re
 from datetime import UTC, datetime
 
 from warpdeck.base.errors import UserError
+from warpdeck.model import Ranges
 from warpdeck.notation.values.durations import parse_seconds
 
 MIB = 1024 * 1024
@@ -34,6 +35,17 @@ def duration_s(text: str) -> int | None:
         return None
 
 
+def cpu_seconds(text: str) -> float:
+    """Return a CPU time of sacct such as 1-02:03:04 or 02:03.456 in seconds, or 0 if the text is no time."""
+    days, _, clock = text.rpartition("-")
+    parts = clock.split(":")
+    try:
+        seconds = sum(float(part) * 60.0**power for power, part in enumerate(reversed(parts)))
+        return float(seconds + 86_400 * int(days or 0))
+    except ValueError:
+        return 0.0
+
+
 def size_bytes(text: str, *, default_unit: str = "M") -> int:
     """Return a size such as 200M, 62.50G or 64000 in bytes, or 0 if the text is no size."""
     match = _SIZE.fullmatch(text)
@@ -57,12 +69,12 @@ def gpus(text: str) -> tuple[int, str]:
     return sum(count for _, count in typed or entries), kinds.pop() if len(kinds) == 1 else ""
 
 
-def task_count(text: str) -> int:
-    """Return the number of tasks in a list such as 2-9%2 or 1,5,7-20:2.
+def task_ranges(text: str) -> tuple[Ranges, int]:
+    """Return the ranges of a list of array tasks such as 2-9%2 or 1,5,7-20:2, and the limit of running tasks (0: none).
 
-    squeue ends a long list with "...", so this may be less than the true number.
+    A list that squeue has cut ends with a whole range or with "...", and an incomplete last range is left out.
     """
-    count = 0
-    for low, high, step in _RANGE.findall(text.partition("%")[0]):
-        count += len(range(int(low), int(high or low) + 1, int(step or 1)))
-    return count
+    listed, _, limit = text.partition("%")
+    found = [_RANGE.fullmatch(part) for part in listed.split(",")]
+    ranges = tuple((int(m[1]), int(m[2] or m[1]), int(m[3] or 1)) for m in found if m is not None)
+    return ranges, int(limit) if limit.isdigit() else 0

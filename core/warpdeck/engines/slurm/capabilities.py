@@ -1,0 +1,24 @@
+"""The requests that a gateway to Slurm cannot perform, each with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from warpdeck.ports.engine import Action
+
+ADMINISTRATION = "Slurm's administrators do this with Slurm's own commands and slurm.conf"
+IMPOSSIBLE: Mapping[Action, str] = {
+    Action.TELL: "Slurm has no messages to the terminals of jobs; use `scontrol notify` for jobs of srun",
+    Action.NODE_ADD: ADMINISTRATION,
+    Action.NODE_REMOVE: ADMINISTRATION,
+    Action.NODE_CHECK: "Slurm runs its own health check on the nodes (HealthCheckProgram in slurm.conf)",
+    Action.NODES_AT: "Slurm does not record past states of nodes",
+    Action.CONFIG: "the rules of the cluster are in slurm.conf; `scontrol show config` prints them",
+    Action.RELOAD: ADMINISTRATION,
+    Action.AMEND: ADMINISTRATION,
+}
+
+
+def capabilities() -> dict[Action, str]:
+    """Return each action with the reason why it is impossible, or "" if it is possible."""
+    return {action: IMPOSSIBLE.get(action, "") for action in Action}

@@ -1,0 +1,200 @@
+"""The copy of the cluster: the jobs, nodes and partitions that Slurm reported last, and the record of jobs.
+
+The jobs are in a `State`, so that the code that shows jobs serves this engine, too. The database keeps the jobs of this
+user and all jobs that have ended. So the history does not depend on Slurm's accounting, and what has ended is never
+asked for again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from warpdeck.base.errors import StoreError
+from warpdeck.controller.loop.change_listeners import ChangeListeners
+from warpdeck.controller.loop.commit_barrier import CommitBarrier
+from warpdeck.controller.loop.end_waiters import EndWaiters
+from warpdeck.controller.loop.housekeeping import evict_finished
+from warpdeck.controller.state.state import State
+from warpdeck.engines.slurm.reading.job_table import SeenJob
+from warpdeck.model import Job, JobId, NodeName, Request
+from warpdeck.model.created_by_nonce import CreatedObject, upsert_created
+from warpdeck.model.step import Step
+from warpdeck.ports.ports import Changes, JournalEntry, Store
+from warpdeck.protocol.node_rows import NodeRow
+from warpdeck.protocol.site_rows import PartitionRow
+
+from .job_changes import JobChanges
+
+log = logging.getLogger("warpdeck.slurm")
+
+
+class NodeRows:
+    """The nodes as Slurm reported them last, with the jobs that hold them."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self.rows: dict[NodeName, NodeRow] = {}
+        self.partitions: dict[NodeName, list[str]] = {}
+
+    def names(self) -> list[NodeName]:
+        return list(self.rows)
+
+    def row(self, name: NodeName) -> NodeRow | None:
+        row = self.rows.get(name)
+        if row is None:
+            return None
+        jobs = self._state.jobs_on(name)
+        labels = [job.label() for job in jobs]
+        holders = [
+            job for job in jobs if job.allocation and any(share.gpus for share in job.allocation.shares)
+        ]
+        if len(holders) != 1:
+            return msgspec.structs.replace(row, jobs=labels)
+        # Each GPU in use must belong to the only job that has GPUs here.
+        held = {"job": holders[0].label(), "job_user": holders[0].user}
+        gpus = [msgspec.structs.replace(gpu, **held) if gpu.job else gpu for gpu in row.gpus]
+        return msgspec.structs.replace(row, jobs=labels, gpus=gpus)
+
+
+class Cluster:
+    """The copy of the cluster. `uid` is this user's, `clock` returns Unix seconds."""
+
+    def __init__(self, store: Store, *, uid: int, keep_ended_s: float, clock: Callable[[], float]) -> None:
+        self.state = State()
+        self.store = store
+        self.uid = uid
+        self.clock = clock
+        self.commits = CommitBarrier(store)
+        self.ends = EndWaiters(self.state, store, self.commits)
+        self.hub = ChangeListeners(self.ends.touch)
+        self.nodes = NodeRows(self.state)
+        self.partitions: list[PartitionRow] = []
+        self.config: dict[str, str] = {}
+        """slurmctld's configuration, as `scontrol show config` prints it; {} until Slurm has answered."""
+        self.script_folder = ""
+        """The folder of the scripts of this user's submissions."""
+        self.scripts: dict[str, JobId] = {}
+        """Paths of scripts in that folder -> the job that Slurm runs with the script. Each submission has its own."""
+        self.read_at: float | None = None
+        """Time of the last queue that was read completely (Unix seconds)."""
+        self.problem = ""
+        """The error of the last look, with a next step; "" after a success."""
+        self._keep_ended_s = keep_ended_s
+        self._unsaved: dict[JobId, Job] = {}
+        self._unsaved_lines: list[JournalEntry] = []
+        self._unsaved_steps: list[Step] = []
+        self._writing = asyncio.Lock()
+
+    async def load(self) -> None:
+        """Read the record: the user's unfinished jobs, and jobs that ended a short time ago. Raises StoreError."""
+        self.state.load(await self.store.load(finished_since_unix=self.clock() - self._keep_ended_s))
+
+    async def apply(self, changes: JobChanges) -> None:
+        """Put changes into memory and into the record. If the disk is full, they are written with the next ones."""
+        async with self._writing:
+            state = self.state
+            for job_id in changes.gone:
+                state.evict_job(job_id)
+            for job in changes.jobs:
+                state.upsert_job(job)
+            state.planned.pending_reasons.update(changes.reasons)
+            state.planned.priorities.update(changes.priorities)
+            for job in changes.jobs:
+                if job.id not in state.index.pending:
+                    state.planned.priorities.pop(job.id, None)
+            recorded = [job for job in changes.jobs if job.is_finished or job.uid == self.uid]
+            self._unsaved.update((job.id, job) for job in recorded)
+            kept = {job.id for job in recorded}
+            self._unsaved_lines += [line for line in changes.journal if line.job_id in kept]
+            self._unsaved_steps += [step for step in changes.steps if step.job_id in kept]
+            await self._save(gone=changes.gone)
+        self.touch([*(job.id for job in changes.jobs), *changes.gone])
+
+    async def add(self, job: Job, *, journal: str, created: CreatedObject | None = None) -> None:
+        """Add a job that this user has submitted. It is on disk when this returns. Raises StoreError."""
+        async with self._writing:
+            line = JournalEntry(at_unix=self.clock(), job_id=job.id, text=journal)
+            await self.commits.commit(
+                Changes(
+                    requests=((job.array_job_id, job.request),),
+                    jobs=(job,),
+                    journal=(line,),
+                    created=(created,) if created is not None else (),
+                )
+            )
+            if created is not None:
+                upsert_created(self.state.created, created)
+            self.state.upsert_job(job)
+        self.touch([job.id])
+
+    @property
+    def has_accounting(self) -> bool:
+        """Whether slurmdbd keeps the jobs of this cluster."""
+        return self.config.get("AccountingStorageType", "").endswith("slurmdbd")
+
+    def note_scripts(self, seen: Iterable[SeenJob]) -> None:
+        """Remember which submission of this user became which job."""
+        prefix = f"{self.script_folder}/"
+        for each in seen:
+            if each.job.uid == self.uid and each.command.startswith(prefix) and self.script_folder:
+                self.scripts[each.command] = each.job.array_job_id
+
+    def touch(self, jobs: Iterable[JobId]) -> None:
+        """Tell clients that these jobs have changed, and the nodes that they hold."""
+        ids = list(jobs)
+        held = {
+            name
+            for job_id in ids
+            if (job := self.state.jobs.get(job_id)) is not None and job.allocation is not None
+            for name in job.allocation.node_names()
+            if name in self.nodes.rows
+        }
+        self.hub.touch(jobs=ids, nodes=sorted(held))
+
+    def put_nodes(
+        self,
+        rows: Sequence[NodeRow],
+        partitions_of: dict[str, list[str]],
+        partitions: Sequence[PartitionRow],
+    ) -> None:
+        """Replace the nodes and the partitions."""
+        fresh = {NodeName(row.name): row for row in rows}
+        before = self.nodes.rows
+        changed = [name for name, row in fresh.items() if not _looks_equal(before.get(name), row)]
+        self.nodes.rows = fresh
+        self.nodes.partitions = {NodeName(name): found for name, found in partitions_of.items()}
+        self.partitions = list(partitions)
+        self.hub.touch(nodes=[*changed, *(name for name in before if name not in fresh)])
+
+    def evict(self) -> None:
+        """Remove jobs from memory that ended long ago. The record keeps them."""
+        gone = evict_finished(self.state, ended_before_unix=self.clock() - self._keep_ended_s)
+        self.hub.touch(jobs=gone)
+
+    async def _save(self, *, gone: Sequence[JobId]) -> None:
+        jobs = tuple(self._unsaved.values())
+        requests: dict[JobId, Request] = {job.array_job_id: job.request for job in jobs}
+        changes = Changes(
+            requests=tuple(requests.items()),
+            jobs=jobs,
+            gone_jobs=tuple(gone),
+            journal=tuple(self._unsaved_lines),
+            steps=tuple(self._unsaved_steps),
+        )
+        try:
+            await self.commits.commit(changes)
+        except StoreError as error:
+            log.error("%s", error)
+            return
+        self._unsaved.clear()
+        self._unsaved_lines.clear()
+        self._unsaved_steps.clear()
+
+
+def _looks_equal(before: NodeRow | None, after: NodeRow) -> bool:
+    """Return whether two rows of a node differ in the time of reading only."""
+    return before is not None and msgspec.structs.replace(before, at=after.at) == after

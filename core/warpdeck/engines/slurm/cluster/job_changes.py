@@ -1,0 +1,152 @@
+"""Compares the jobs that Slurm reports with the jobs in memory. All functions are pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from warpdeck.controller.state.state import State
+from warpdeck.engines.slurm.reading.job_table import SeenJob, known_request
+from warpdeck.model import ExitStatus, Job, JobId, JobState, PendingReason, Request
+from warpdeck.model.finished_jobs import end_text
+from warpdeck.model.step import Step
+from warpdeck.ports.ports import JournalEntry
+
+FORGOTTEN = "Slurm removed this job from its memory before warpdeck saw how it ended"
+_KEPT_WHEN_ENDED = frozenset({"shares", "exit", "ended_by_uid"})
+"""Fields of an ended job that accounting knows better than the queue."""
+
+
+@dataclass(kw_only=True)
+class JobChanges:
+    """The differences between the queue and the jobs in memory."""
+
+    jobs: list[Job] = field(default_factory=list)
+    """New jobs, and jobs that have changed."""
+    reasons: dict[JobId, PendingReason] = field(default_factory=dict)
+    priorities: dict[JobId, int] = field(default_factory=dict)
+    gone: list[JobId] = field(default_factory=list)
+    """Records of waiting array tasks that no longer exist, because the last of these tasks has started."""
+    vanished: list[JobId] = field(default_factory=list)
+    """Unfinished jobs that Slurm does not report any more."""
+    journal: list[JournalEntry] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+
+
+def compare(state: State, seen: Iterable[SeenJob], changes: JobChanges, *, now: float) -> None:
+    """Add the differences of some records to `changes`."""
+    for each in seen:
+        known = state.jobs.get(each.job.id)
+        job = merged(state, known, each.job)
+        if each.reason is not None and state.planned.pending_reasons.get(job.id) != each.reason:
+            changes.reasons[job.id] = each.reason
+        if each.priority is not None and state.planned.priorities.get(job.id) != each.priority:
+            changes.priorities[job.id] = each.priority
+        if job != known:
+            changes.jobs.append(job)
+            if text := event_text(known, job):
+                changes.journal.append(JournalEntry(at_unix=_time_of(job, now), job_id=job.id, text=text))
+        elif job.id in changes.reasons or job.id in changes.priorities:
+            changes.jobs.append(job)
+
+
+def find_vanished(state: State, reported: Collection[JobId], changes: JobChanges, *, unseen: float) -> None:
+    """Add the unfinished jobs that a complete queue does not have.
+
+    A job that was submitted after the time `unseen` may be too new for this queue.
+    """
+    replaced = {job.array_job_id for job in changes.jobs if job.array_task_id is not None}
+    for job_id in (*state.index.pending, *state.index.active):
+        job = state.jobs[job_id]
+        if job_id in reported or job.submit_at_unix >= unseen:
+            continue
+        if job.pending_tasks and job.array_job_id in replaced:
+            changes.gone.append(job_id)
+        else:
+            changes.vanished.append(job_id)
+
+
+def merged(state: State, known: Job | None, seen: Job) -> Job:
+    """Return the job as it is now: what Slurm reports, completed by what only we know."""
+    ours = _our_request(state, known, seen)
+    request = known_request(ours, seen.request) if ours is not None else seen.request
+    if known is None or known.uid != seen.uid:
+        return msgspec.structs.replace(seen, request=request)
+    if known.request == request:
+        request = known.request
+    kept = {
+        "annotations": known.annotations,
+        "notice": known.notice,
+        "predicted_s": known.predicted_s,
+        "submit_at_unix": min(known.submit_at_unix, seen.submit_at_unix),
+        "eligible_at_unix": known.eligible_at_unix,
+        "component": known.component if seen.component is not None else None,
+    }
+    if known.is_finished and seen.is_finished and known.restarts == seen.restarts:
+        kept |= {name: getattr(known, name) for name in _KEPT_WHEN_ENDED}
+    return msgspec.structs.replace(seen, request=request, **kept)
+
+
+def forgotten(job: Job, *, now: float) -> Job:
+    """Return a job that Slurm no longer reports and of which nothing else is known, as ended."""
+    return msgspec.structs.replace(
+        job,
+        state=JobState.FAILED if job.start_at_unix is not None else JobState.CANCELLED,
+        pending_tasks=(),
+        end_at_unix=now,
+        exit=ExitStatus(cause="unknown", message=FORGOTTEN),
+        held=False,
+        held_by_admin=False,
+    )
+
+
+def event_text(before: Job | None, after: Job) -> str:
+    """Return the line of a job's history for this change, or ""."""
+    if before is not None and (before.state, before.restarts, before.held) == (
+        after.state,
+        after.restarts,
+        after.held,
+    ):
+        return ""
+    if after.is_finished:
+        status = after.exit or ExitStatus()
+        ended = end_text(state=after.state, exit_code=str(status), cause=status.cause)
+        return f"ended: {ended or after.state.value.lower()}"
+    if after.state is JobState.PENDING:
+        if before is None:
+            return "submitted"
+        if after.held != before.held:
+            return "held" if after.held else "released"
+        return "requeued"
+    if after.state is JobState.RUNNING:
+        nodes = ", ".join(after.allocation.node_names()[:8]) if after.allocation else ""
+        resumed = before is not None and before.state is JobState.SUSPENDED
+        return "resumed" if resumed else f"started on {nodes}"
+    return {
+        JobState.SUSPENDED: "suspended",
+        JobState.CONFIGURING: "the nodes are being prepared",
+    }.get(after.state, "")
+
+
+def _our_request(state: State, known: Job | None, seen: Job) -> Request | None:
+    """Return the request with which the job was submitted through warpdeck, or None."""
+    for job in (known, state.jobs.get(seen.array_job_id)):
+        if job is not None and job.uid == seen.uid and is_ours(job):
+            return job.request
+    return None
+
+
+def is_ours(job: Job) -> bool:
+    """Return whether the job was submitted through warpdeck. Only then its script or terminal is known."""
+    return bool(job.request.script or job.request.holder or job.request.pty or job.request.env)
+
+
+def _time_of(job: Job, now: float) -> float:
+    """Return the time of the change that a job has now undergone, as far as Slurm tells it."""
+    if job.end_at_unix is not None:
+        return job.end_at_unix
+    if job.state is JobState.RUNNING and job.start_at_unix is not None and not job.suspended_s:
+        return job.start_at_unix
+    return now

@@ -1,0 +1,211 @@
+"""Reads Slurm again and again into the copy of the cluster, no more often than is allowed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+from warpdeck.base.chunking import ROWS_A_TURN
+from warpdeck.base.errors import UserError
+from warpdeck.engines.slurm.commands import SlurmCommands
+from warpdeck.engines.slurm.reading.job_table import COLUMNS, read_job
+from warpdeck.engines.slurm.reading.marked_table import MalformedTable
+from warpdeck.engines.slurm.reading.node_table import partitions_of, read_nodes
+from warpdeck.engines.slurm.reading.partition_table import read_partitions
+from warpdeck.model import JobId
+
+from .cluster import Cluster
+from .job_changes import JobChanges, compare, find_vanished
+from .polling import PLANS, Allowance, Asked, Source, due_in_s, rpcs_a_minute
+
+log = logging.getLogger("warpdeck.slurm")
+
+SQUEUE = ("squeue", "--noheader", "--all", "--states=all")
+NODES = ("scontrol", "--oneliner", "--details", "show", "node")
+PARTITIONS = ("scontrol", "--oneliner", "show", "partition")
+RETRY_S = 10.0
+"""Seconds until the next attempt after Slurm did not answer. An attempt that fails costs slurmctld nothing or little."""
+MAX_RETRY_S = 120.0
+EVICT_S = 60.0
+CONFIG = ("scontrol", "show", "config")
+SELDOM_S = 3600.0
+"""Seconds after which the partitions and the configuration are read again. Administrators change them seldom."""
+
+AfterQueue = Callable[[JobChanges], Awaitable[None]]
+"""Is called with the changes of each queue, after they were applied. It ends the jobs that vanished."""
+
+
+class Poller:
+    """The task that reads Slurm. `monotonic` returns seconds of a clock that never jumps."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        commands: SlurmCommands,
+        allowance: Allowance,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._cluster = cluster
+        self._commands = commands
+        self._allowance = allowance
+        self._monotonic = monotonic
+        self._asked: dict[Source, Asked] = {}
+        self._looking = 0
+        """Number of clients that look at the cluster now."""
+        self._urgent = False
+        self._wake = asyncio.Event()
+        self._failures = 0
+        self._read = {Source.JOBS: self._read_jobs, Source.NODES: self._read_nodes}
+        self._seldom: dict[tuple[str, ...], tuple[str, float]] = {}
+        """Output of commands that are run seldom, and when."""
+        self.after_queue: AfterQueue | None = None
+
+    @property
+    def looking(self) -> bool:
+        """Whether somebody looks at the cluster now."""
+        return self._looking > 0
+
+    @property
+    def rate(self) -> float:
+        """The number of requests in a minute at the present intervals."""
+        return rpcs_a_minute(self._asked, allowed=self._allowance.allowed(looking=self.looking))
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Read more often while the block runs, because somebody looks."""
+        self._looking += 1
+        self._wake.set()
+        try:
+            yield
+        finally:
+            self._looking -= 1
+
+    def hurry(self) -> None:
+        """Read the queue as soon as the allowance permits, because a user has changed a job."""
+        self._urgent = True
+        self._wake.set()
+
+    async def read_once(self) -> None:
+        """Read everything, whatever is due. Raises UserError."""
+        for source in Source:
+            await self._ask(source)
+
+    async def run(self) -> None:
+        """Read until cancelled."""
+        evicted = self._monotonic()
+        while True:
+            self._wake.clear()
+            source, wait_s = self._next()
+            if wait_s > 0:
+                try:
+                    async with asyncio.timeout(wait_s):
+                        await self._wake.wait()
+                except TimeoutError:
+                    pass
+                continue
+            await self._ask_safely(source)
+            if self._monotonic() - evicted > EVICT_S:
+                evicted = self._monotonic()
+                self._cluster.evict()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Read while the block runs."""
+        task = asyncio.create_task(self.run())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+
+    def _next(self) -> tuple[Source, float]:
+        """Return the source that is to be read next, and the seconds until then."""
+        now, looking = self._monotonic(), self.looking
+        allowed = self._allowance.allowed(looking=looking)
+
+        def wait(source: Source) -> float:
+            urgent = self._urgent and source is Source.JOBS
+            due = due_in_s(source, self._asked.get(source), allowed=allowed, urgent=urgent, now=now)
+            free = self._allowance.wait_s(PLANS[source].rpcs, looking=looking, now=now)
+            last = self._asked.get(source)
+            retry = min(MAX_RETRY_S, RETRY_S * 2 ** (self._failures - 1)) if self._failures else 0.0
+            held_back = max(0.0, last.started + retry - now) if last and self._failures else 0.0
+            return max(due, free, held_back)
+
+        return min(((each, wait(each)) for each in Source), key=lambda pair: pair[1])
+
+    async def _ask_safely(self, source: Source) -> None:
+        """Read a source. An error is kept for the users, who see how old the picture is."""
+        cluster = self._cluster
+        try:
+            await self._ask(source)
+        except UserError as error:
+            self._failures += 1
+            cluster.problem = f"{error.message}: {error.hint}" if error.hint else error.message
+        except MalformedTable as error:
+            self._failures += 1
+            cluster.problem = f"cannot read the output of squeue: {error}"
+        except Exception:
+            self._failures += 1
+            log.exception("a bug stopped a look at Slurm")
+            cluster.problem = "a look at Slurm failed because of a bug of warpdeck: see its log"
+        else:
+            self._failures, cluster.problem = 0, ""
+        self._cluster.hub.wake()
+
+    async def _ask(self, source: Source) -> None:
+        started = self._monotonic()
+        self._allowance.count(PLANS[source].rpcs, started)
+        if source is Source.JOBS:
+            self._urgent = False
+        try:
+            await self._read[source]()
+        finally:
+            self._asked[source] = Asked(started=started, took_s=self._monotonic() - started)
+
+    async def _read_jobs(self) -> None:
+        cluster, begun = self._cluster, self._cluster.clock()
+        config, is_new = await self._read_seldom(CONFIG)
+        if is_new:
+            cluster.config = _read_config(config)
+        records = await self._commands.table(SQUEUE, COLUMNS)
+        changes = JobChanges()
+        reported: set[JobId] = set()
+        for first in range(0, len(records), ROWS_A_TURN):
+            seen = [read_job(each) for each in records[first : first + ROWS_A_TURN]]
+            compare(cluster.state, seen, changes, now=begun)
+            reported.update(each.job.id for each in seen)
+            cluster.note_scripts(seen)
+            await asyncio.sleep(0)
+        find_vanished(cluster.state, reported, changes, unseen=begun)
+        await cluster.apply(changes)
+        cluster.read_at = begun
+        if self.after_queue is not None:
+            await self.after_queue(changes)
+
+    async def _read_nodes(self) -> None:
+        text = await self._commands.read(*NODES)
+        partitions, _ = await self._read_seldom(PARTITIONS)
+        rows = read_nodes(text, at=self._cluster.clock())
+        self._cluster.put_nodes(rows, partitions_of(text), read_partitions(partitions, rows))
+
+    async def _read_seldom(self, argv: tuple[str, ...]) -> tuple[str, bool]:
+        """Return the output of a command, and whether it is new. Raises UserError."""
+        now = self._monotonic()
+        text, at = self._seldom.get(argv, ("", now - SELDOM_S))
+        if now - at < SELDOM_S:
+            return text, False
+        self._allowance.count(1, now)
+        text = await self._commands.read(*argv)
+        self._seldom[argv] = text, now
+        return text, True
+
+
+def _read_config(text: str) -> dict[str, str]:
+    """Return the configuration that `scontrol show config` prints."""
+    lines = [line.partition("=") for line in text.splitlines()]
+    return {key.strip(): value.strip() for key, _, value in lines if value}

@@ -1,0 +1,106 @@
+"""Decides when which command may ask slurmctld again, so that the load stays below a fixed number of requests.
+
+A command causes one or more requests (RPCs), as `sdiag` of the real daemons counts them. While nobody looks, all commands
+together cause at most one request a minute; while somebody looks, at most six a minute, for all users of the gateway. A
+site may set other numbers. When slurmctld answers slowly, the intervals grow with the time that it takes.
+
+A third of the requests is kept back. It serves looks that are needed at once, because a user has changed a job, and the
+details of single jobs.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import StrEnum
+from typing import NamedTuple
+
+import msgspec
+
+from warpdeck.engines.slurm.settings import SlurmSettings
+
+SLOW_SHARE = 0.02
+"""Maximum share of the time for which slurmctld may be busy with our commands: an answer after 2 s is asked for again
+after 100 s.
+"""
+MAX_INTERVAL_S = 600.0
+MINUTE_S = 60.0
+
+
+class Source(StrEnum):
+    """A command that reads a part of Slurm's state."""
+
+    JOBS = "jobs"
+    NODES = "nodes"
+
+
+class Plan(NamedTuple):
+    """The requests that a command causes, and its share of all requests."""
+
+    rpcs: int
+    share: float
+
+
+PLANS = {Source.JOBS: Plan(rpcs=2, share=1 / 2), Source.NODES: Plan(rpcs=2, share=1 / 6)}
+"""squeue asks for jobs and partitions, `scontrol show node` for nodes and partitions."""
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """When a command was last started, and how long its answer took. Times are seconds of a monotonic clock."""
+
+    started: float
+    took_s: float
+
+
+class Allowance:
+    """The requests of the last minute, and whether there may be more. Times are seconds of a monotonic clock."""
+
+    def __init__(self, settings: SlurmSettings) -> None:
+        self._settings = settings
+        self._sent: deque[tuple[float, int]] = deque()
+
+    def allowed(self, *, looking: bool) -> float:
+        """Return the number of requests that are allowed in a minute."""
+        settings = self._settings
+        return settings.requests_per_minute if looking else settings.idle_requests_per_minute
+
+    def count(self, rpcs: int, now: float) -> None:
+        """Count requests that are sent now."""
+        self._sent.append((now, rpcs))
+
+    def wait_s(self, rpcs: int, *, looking: bool, now: float) -> float:
+        """Return the seconds until this number of requests fits into the allowance; 0 means now."""
+        while self._sent and self._sent[0][0] <= now - MINUTE_S:
+            self._sent.popleft()
+        excess = sum(count for _, count in self._sent) + rpcs - max(self.allowed(looking=looking), rpcs)
+        for at, count in self._sent:
+            if excess <= 0:
+                break
+            excess -= count
+            if excess <= 0:
+                return at + MINUTE_S - now
+        return 0.0
+
+
+def interval_s(source: Source, last: Asked | None, *, allowed: float) -> float:
+    """Return the number of seconds from one start of the command to the next, with this many requests a minute."""
+    plan = PLANS[source]
+    usual = MINUTE_S * plan.rpcs / (allowed * plan.share)
+    return max(min(MAX_INTERVAL_S, last.took_s / SLOW_SHARE) if last else 0.0, usual)
+
+
+def due_in_s(source: Source, last: Asked | None, *, allowed: float, urgent: bool, now: float) -> float:
+    """Return the number of seconds until the command is due; 0 means now. An urgent one is due at once.
+
+    The interval counts from the last start whoever looked at that time, so that opening and closing the app again and
+    again does not cause more requests.
+    """
+    if last is None or urgent:
+        return 0.0
+    return max(0.0, last.started + interval_s(source, last, allowed=allowed) - now)
+
+
+def rpcs_a_minute(asked: dict[Source, Asked], *, allowed: float) -> float:
+    """Return the rate of requests at the present intervals, which the app shows."""
+    return sum(
+        MINUTE_S * PLANS[each].rpcs / interval_s(each, asked.get(each), allowed=allowed) for each in Source
+    )

@@ -1,0 +1,170 @@
+"""Opens the engine over a real Slurm: its record, its copy of the cluster, and the task that reads Slurm."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from warpdeck.base.errors import UserError
+from warpdeck.base.paths import Paths
+from warpdeck.config import Config
+from warpdeck.engines.shared.history import StateHistory
+from warpdeck.engines.shared.job_lookup import JobLookup
+from warpdeck.engines.shared.job_records import RecordSearch
+from warpdeck.engines.shared.jobs import StateJobs
+from warpdeck.engines.shared.subscriptions import Changes
+from warpdeck.ports.engine import UNSUPPORTED, Engine
+from warpdeck.store import SqliteStore
+
+from .cluster.cluster import Cluster
+from .cluster.poller import Poller
+from .cluster.polling import Allowance
+from .commands import SlurmCommands
+from .forecasts import SlurmForecasts
+from .history.accounting import INTERVAL_S, Accounting
+from .history.curves import SlurmCurves
+from .settings import SlurmSettings
+from .site import SlurmSite
+from .versions import read_version
+
+
+class Missing:
+    """A part of the engine that does not exist yet, or of which only `present` exists."""
+
+    def __init__(self, present: object = None) -> None:
+        self._present = present
+
+    def __getattr__(self, name: str) -> Any:
+        def refuse(*arguments: object, **named: object) -> Any:
+            raise UserError("this is not possible over Slurm yet", code=UNSUPPORTED)
+
+        return getattr(self._present, name, refuse)
+
+
+class NoSteps:
+    """The part of EngineSteps that the server calls at its start and end."""
+
+    def start(self) -> None:
+        return None
+
+    def stop(self) -> None:
+        return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gateway:
+    """All objects that the parts of the engine share."""
+
+    cluster: Cluster
+    poller: Poller
+    commands: SlurmCommands
+    allowance: Allowance
+    settings: SlurmSettings
+    lookup: JobLookup
+    site: SlurmSite
+    paths: Paths
+    clock: Callable[[], float]
+
+
+@asynccontextmanager
+async def slurm_engine(
+    paths: Paths,
+    settings: SlurmSettings,
+    *,
+    clock: Callable[[], float],
+    commands: SlurmCommands | None = None,
+) -> AsyncGenerator[Engine, None]:
+    """Open the record, find Slurm's version, and read Slurm until the block ends.
+
+    Raises UserError if Slurm's commands are missing or too old, and StoreError if the record cannot be read. If Slurm
+    does not answer, the engine opens all the same, and shows the record and the problem.
+    """
+    async with gateway(paths, settings, clock=clock, commands=commands) as made:
+        yield _engine(made)
+
+
+@asynccontextmanager
+async def gateway(
+    paths: Paths,
+    settings: SlurmSettings,
+    *,
+    clock: Callable[[], float],
+    commands: SlurmCommands | None = None,
+) -> AsyncGenerator[Gateway, None]:
+    """Open the objects that the parts of the engine share. The errors are those of `slurm_engine`."""
+    commands = commands or SlurmCommands()
+    version = read_version(await commands.read("sbatch", "--version"))
+    store = await SqliteStore.open(paths.database)
+    try:
+        cluster = Cluster(store, uid=os.geteuid(), keep_ended_s=settings.keep_ended_s, clock=clock)
+        await cluster.load()
+        allowance = Allowance(settings)
+        poller = Poller(cluster, commands, allowance)
+        site = SlurmSite(cluster=cluster, poller=poller, version=version)
+        lookup = JobLookup(state=cluster.state, store=store, config=Config)
+        accounting = Accounting(
+            cluster,
+            commands,
+            user=pwd.getpwuid(cluster.uid).pw_name,
+            interval_s=max(2.0, min(INTERVAL_S, 360 / settings.requests_per_minute)),
+        )
+        poller.after_queue = accounting.after_queue
+        async with poller.running(), accounting.running():
+            yield Gateway(
+                cluster=cluster,
+                poller=poller,
+                commands=commands,
+                allowance=allowance,
+                settings=settings,
+                lookup=lookup,
+                site=site,
+                paths=paths,
+                clock=clock,
+            )
+    finally:
+        await store.close()
+
+
+def _engine(made: Gateway) -> Engine:
+    cluster, clock = made.cluster, made.clock
+    missing: Any = Missing()
+    jobs = StateJobs(
+        state=cluster.state,
+        store=cluster.store,
+        lookup=made.lookup,
+        forecaster=SlurmForecasts(made.cluster),
+        change_feed=Changes(
+            state=cluster.state,
+            nodes=cluster.nodes,
+            about=made.site.about,
+            hub=cluster.hub,
+            watched=made.poller.watched,
+            clock=clock,
+        ),
+        end_waiters=cluster.ends,
+        clock=clock,
+    )
+    site: Any = Missing(made.site)
+    steps: Any = Missing(NoSteps())
+    return Engine(
+        site=site,
+        accounting=missing,
+        jobs=jobs,
+        submissions=missing,
+        orders=missing,
+        nodes=missing,
+        history=StateHistory(
+            state=cluster.state,
+            store=cluster.store,
+            search=RecordSearch(cluster.state, cluster.store),
+            curve_reader=SlurmCurves(made.lookup),
+            clock=clock,
+        ),
+        output=missing,
+        sessions=missing,
+        steps=steps,
+    )

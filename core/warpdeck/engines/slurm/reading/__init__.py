@@ -1,0 +1,1 @@
+"""Reads the tables that Slurm's commands print. All functions are pure."""

@@ -1,0 +1,22 @@
+"""The settings of a gateway to Slurm: the table [slurm] of its config.toml."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+Rate = Annotated[float, msgspec.Meta(ge=0.1, le=6000)]
+
+
+class SlurmSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Limits of the load on slurmctld, and the folder for scripts and code."""
+
+    requests_per_minute: Rate = 6.0
+    """Maximum number of requests (RPCs) to slurmctld in a minute while somebody looks."""
+    idle_requests_per_minute: Rate = 1.0
+    """Maximum number of requests while nobody looks."""
+    folder: str = ""
+    """A folder on a file system that all nodes share, for the scripts and the code of jobs. "" is ~/.warpdeck."""
+    keep_ended_s: Annotated[int, msgspec.Meta(ge=60)] = 3600
+    """Seconds for which ended jobs stay in memory. The database keeps them longer."""
