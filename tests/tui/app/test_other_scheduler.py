@@ -210,6 +210,13 @@ async def test_the_palette_shows_the_reason_below_the_action(folder: Path) -> No
         await ui.shows("Hold job 1", "Only Slurm's administrators")
 
 
+async def test_the_help_gives_the_reason_in_place_of_the_explanation(folder: Path) -> None:
+    async with run_app(folder, adapt=OtherScheduler(), size=(120, 40)) as ui:
+        await ui.press("2", "question_mark")
+        await ui.shows("Add node", IMPOSSIBLE[Action.NODE_ADD])
+        assert "add a machine over SSH" not in ui.text()
+
+
 async def test_empty_tables_say_why_and_give_no_impossible_advice(folder: Path) -> None:
     async with run_app(folder, adapt=OtherScheduler(), size=(120, 40)) as ui:
         await open_screen(ui, "admin")
@@ -255,7 +262,7 @@ async def test_gpus_without_readings_are_allocated_or_free(folder: Path) -> None
         await ui.cluster.submit("runs")
         await ui.shows("● R")
         await ui.press("2")
-        await ui.shows("=this", "free", "metric: utilization (no readings)", "no readings: alloc = allocated")
+        await ui.shows("=this", "free", "metric: utilization (no readings)", "no readings   alloc: allocated")
         await ui.press("l")
         await ui.shows("alloc")
         await ui.press("h")
@@ -305,7 +312,7 @@ def test_the_page_of_a_node_says_what_is_not_measured() -> None:
     missing = Missing(curves="Slurm has no curves", checks="Slurm has no health checks")
     lines = texts(page(node, [], span=0, told="", width=80, missing=missing))
     assert "   health Slurm has no health checks" in lines and "   charts Slurm has no curves" in lines
-    assert lines[-1] == "GPU 1        job free   no readings"
+    assert lines[-2:] == ["GPU 0        job free   no readings", "GPU 1        job free   no readings"]
     assert not [line for line in lines if "NVLink" in line or "last 10 minutes" in line or "%" in line[:20]]
 
 

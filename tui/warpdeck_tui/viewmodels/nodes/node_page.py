@@ -58,8 +58,9 @@ def page(
         title = (Cell(f"{SPANS[span][1]}", "header"), Cell(f"  {told}" if told else "", "muted"))
         lines += [(), title, *_own(node, own, width)]
     by_index = {curve.gpu: curve for curve in curves if curve.gpu is not None}
-    for gpu in node.gpus:
-        lines += [(), *_gpu(gpu, by_index.get(gpu.index), width)]
+    for number, gpu in enumerate(node.gpus):
+        gap: list[Line] = [] if number and is_unmeasured(gpu) else [()]
+        lines += [*gap, *_gpu(gpu, by_index.get(gpu.index), width)]
     return lines
 
 
