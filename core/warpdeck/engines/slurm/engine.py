@@ -114,6 +114,7 @@ async def gateway(
         )
         poller.after_queue = accounting.after_queue
         async with poller.running(), accounting.running():
+            await poller.first_look()
             yield Gateway(
                 cluster=cluster,
                 poller=poller,

@@ -79,6 +79,10 @@ class Cluster:
         """The folder of the scripts of this user's submissions."""
         self.scripts: dict[str, JobId] = {}
         """Paths of scripts in that folder -> the job that Slurm runs with the script. Each submission has its own."""
+        self.printed: dict[JobId, int] = {}
+        """Hashes of the records that squeue printed last, of the jobs that nothing has changed since."""
+        self.changed_at: dict[JobId, float] = {}
+        """Times at which jobs were changed by something else than the queue."""
         self.read_at: float | None = None
         """Time of the last queue that was read completely (Unix seconds)."""
         self.problem = ""
@@ -92,6 +96,11 @@ class Cluster:
     async def load(self) -> None:
         """Read the record: the user's unfinished jobs, and jobs that ended a short time ago. Raises StoreError."""
         self.state.load(await self.store.load(finished_since_unix=self.clock() - self._keep_ended_s))
+
+    async def change(self, changes: JobChanges) -> None:
+        """Apply changes that do not come from the queue: the results of a user's orders, or of the accounting."""
+        self._mark_changed([job.id for job in changes.jobs])
+        await self.apply(changes)
 
     async def apply(self, changes: JobChanges) -> None:
         """Put changes into memory and into the record. If the disk is full, they are written with the next ones."""
@@ -129,7 +138,20 @@ class Cluster:
             if created is not None:
                 upsert_created(self.state.created, created)
             self.state.upsert_job(job)
+            self._mark_changed([job.id])
         self.touch([job.id])
+
+    def was_read(self, printed: dict[JobId, int], begun: float) -> None:
+        """Note that the queue was read completely by a squeue that was started at `begun`."""
+        self.changed_at = {job_id: at for job_id, at in self.changed_at.items() if at >= begun}
+        self.printed = {job_id: text for job_id, text in printed.items() if job_id not in self.changed_at}
+        self.read_at = begun
+
+    def _mark_changed(self, jobs: Iterable[JobId]) -> None:
+        now = self.clock()
+        for job_id in jobs:
+            self.changed_at[job_id] = now
+            self.printed.pop(job_id, None)
 
     @property
     def has_accounting(self) -> bool:

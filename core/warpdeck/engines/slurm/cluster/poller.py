@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import aclosing, asynccontextmanager, contextmanager
 
-from warpdeck.base.chunking import ROWS_A_TURN
 from warpdeck.base.errors import UserError
-from warpdeck.engines.slurm.commands import SlurmCommands
-from warpdeck.engines.slurm.reading.job_table import COLUMNS, read_job
+from warpdeck.engines.slurm.commands import Record, SlurmCommands
+from warpdeck.engines.slurm.reading.job_table import COLUMNS, SeenJob, read_job
 from warpdeck.engines.slurm.reading.marked_table import MalformedTable
 from warpdeck.engines.slurm.reading.node_table import partitions_of, read_nodes
 from warpdeck.engines.slurm.reading.partition_table import read_partitions
@@ -30,6 +29,7 @@ RETRY_S = 10.0
 """Seconds until the next attempt after Slurm did not answer. An attempt that fails costs slurmctld nothing or little."""
 MAX_RETRY_S = 120.0
 EVICT_S = 60.0
+FIRST_LOOK_S = 10.0
 CONFIG = ("scontrol", "show", "config")
 SELDOM_S = 3600.0
 """Seconds after which the partitions and the configuration are read again. Administrators change them seldom."""
@@ -59,6 +59,7 @@ class Poller:
         self._urgent = False
         self._wake = asyncio.Event()
         self._failures = 0
+        self._first_look = asyncio.Event()
         self._read = {Source.JOBS: self._read_jobs, Source.NODES: self._read_nodes}
         self._seldom: dict[tuple[str, ...], tuple[str, float]] = {}
         """Output of commands that are run seldom, and when."""
@@ -89,10 +90,13 @@ class Poller:
         self._urgent = True
         self._wake.set()
 
-    async def read_once(self) -> None:
-        """Read everything, whatever is due. Raises UserError."""
-        for source in Source:
-            await self._ask(source)
+    async def first_look(self) -> None:
+        """Wait until everything was read once, or an attempt has failed, but not longer than a user would wait."""
+        try:
+            async with asyncio.timeout(FIRST_LOOK_S):
+                await self._first_look.wait()
+        except TimeoutError:
+            log.warning("Slurm has not answered within %.0f s", FIRST_LOOK_S)
 
     async def run(self) -> None:
         """Read until cancelled."""
@@ -155,6 +159,8 @@ class Poller:
             cluster.problem = "a look at Slurm failed because of a bug of warpdeck: see its log"
         else:
             self._failures, cluster.problem = 0, ""
+        if self._failures or len(self._asked) == len(Source):
+            self._first_look.set()
         self._cluster.hub.wake()
 
     async def _ask(self, source: Source) -> None:
@@ -172,20 +178,33 @@ class Poller:
         config, is_new = await self._read_seldom(CONFIG)
         if is_new:
             cluster.config = _read_config(config)
-        records = await self._commands.table(SQUEUE, COLUMNS)
-        changes = JobChanges()
-        reported: set[JobId] = set()
-        for first in range(0, len(records), ROWS_A_TURN):
-            seen = [read_job(each) for each in records[first : first + ROWS_A_TURN]]
-            compare(cluster.state, seen, changes, now=begun)
-            reported.update(each.job.id for each in seen)
-            cluster.note_scripts(seen)
-            await asyncio.sleep(0)
-        find_vanished(cluster.state, reported, changes, unseen=begun)
+        changes, printed = JobChanges(), dict[JobId, int]()
+        async with aclosing(self._commands.table(SQUEUE, COLUMNS)) as table:
+            async for records in table:
+                seen = self._changed(records, printed, begun)
+                compare(cluster.state, seen, changes, now=begun)
+                await asyncio.sleep(0)
+        find_vanished(cluster.state, printed, changes, unseen=begun)
+        changes.jobs = [job for job in changes.jobs if cluster.changed_at.get(job.id, 0.0) < begun]
         await cluster.apply(changes)
-        cluster.read_at = begun
+        cluster.was_read(printed, begun)
         if self.after_queue is not None:
             await self.after_queue(changes)
+
+    def _changed(self, records: Iterable[Record], printed: dict[JobId, int], begun: float) -> list[SeenJob]:
+        """Return the jobs of these records, without those that squeue printed in the same way the last time.
+
+        A job that a user has changed since squeue was started is left out, because the record may be older.
+        """
+        cluster, found = self._cluster, []
+        before, changed_at = cluster.printed, cluster.changed_at
+        for record in records:
+            number = JobId(int(record["id"]))
+            printed[number] = text = hash(tuple(record.values()))
+            if before.get(number) != text and changed_at.get(number, 0.0) < begun:
+                found.append(read_job(record))
+        self._cluster.note_scripts(found)
+        return found
 
     async def _read_nodes(self) -> None:
         text = await self._commands.read(*NODES)

@@ -167,7 +167,7 @@ class Accounting:
             changes.jobs.append(job)
             changes.steps += each.steps
         if changes.jobs:
-            await cluster.apply(changes)
+            await cluster.change(changes)
 
     async def _forget(self, job_ids: Iterable[JobId]) -> None:
         """End jobs of which nothing else is known."""
@@ -176,7 +176,7 @@ class Accounting:
         ended = [forgotten(job, now=now) for job in jobs if not job.is_finished]
         lines = [JournalEntry(at_unix=now, job_id=job.id, text=job.exit.message) for job in ended if job.exit]
         if ended:
-            await self._cluster.apply(JobChanges(jobs=ended, journal=lines))
+            await self._cluster.change(JobChanges(jobs=ended, journal=lines))
 
 
 def _has_usage(job: Job | None) -> bool:
