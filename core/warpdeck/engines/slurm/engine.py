@@ -24,6 +24,8 @@ from .commands import SlurmCommands
 from .forecasts import SlurmForecasts
 from .settings import SlurmSettings
 from .site import SlurmSite
+from .submitting.opening import open_submissions
+from .submitting.submissions import SlurmSubmissions
 from .versions import read_version
 
 
@@ -63,7 +65,17 @@ async def slurm_engine(
     does not answer, the engine opens all the same, and shows the record and the problem.
     """
     async with gateway(paths, settings, clock=clock, commands=commands) as made:
-        yield _engine(made)
+        submissions = open_submissions(
+            made.cluster,
+            made.poller,
+            made.commands,
+            made.allowance,
+            made.settings,
+            made.lookup,
+            made.site.version,
+        )
+        async with submissions.running():
+            yield _engine(made, submissions)
 
 
 @asynccontextmanager
@@ -114,7 +126,7 @@ async def _cluster_name(commands: SlurmCommands, allowance: Allowance) -> str:
     return next((value.strip() for key, _, value in lines if key.strip() == "ClusterName"), "")
 
 
-def _engine(made: Gateway) -> Engine:
+def _engine(made: Gateway, submissions: SlurmSubmissions) -> Engine:
     cluster, clock = made.cluster, made.clock
     missing: Any = Missing()
     jobs = StateJobs(
@@ -138,7 +150,7 @@ def _engine(made: Gateway) -> Engine:
         site=site,
         accounting=missing,
         jobs=jobs,
-        submissions=missing,
+        submissions=submissions,
         orders=missing,
         nodes=missing,
         history=missing,
