@@ -11,10 +11,14 @@ import codecs
 import os
 import secrets
 import shutil
+import string
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from itertools import islice
+from typing import NamedTuple
 
+from warpdeck.base.chunking import ROWS_A_TURN
 from warpdeck.base.errors import UserError
 
 from .reading.marked_table import Column, TableReader, format_argument
@@ -25,7 +29,9 @@ CHANGE_S = 120.0
 """Time limit of a command that changes something. It is longer, because its outcome is unknown when it is killed."""
 MAX_OUTPUT_BYTES = 512 * 1024 * 1024
 MAX_ERROR_BYTES = 64 * 1024
-CHUNK_BYTES = 1024 * 1024
+CHUNK_BYTES = 256 * 1024
+LETTERS = string.ascii_letters + string.digits
+MARK_LETTERS = 8
 UNREACHABLE = "slurm_unreachable"
 """Code of the errors that say that Slurm does not answer now."""
 _FORMS = ("SLURM_TIME_FORMAT", "SQUEUE_", "SINFO_", "SACCT_", "SCONTROL_", "SBATCH_", "SALLOC_")
@@ -57,10 +63,8 @@ class Output(NamedTuple):
     err: str
 
 
-class Feed(Protocol):
-    """Receives the text of a table in pieces."""
-
-    def __call__(self, text: str, /) -> None: ...
+Record = dict[str, str]
+"""A record of a table: the values by our names of the columns, "" for no value."""
 
 
 class SlurmCommands:
@@ -78,18 +82,35 @@ class SlurmCommands:
 
     async def read(self, *argv: str) -> str:
         """Return the output of a command that reads. Raises UserError."""
-        pieces: list[str] = []
-        await self._read(argv, pieces.append)
-        return "".join(pieces)
+        async with aclosing(self._pieces(argv)) as pieces:
+            return "".join([text async for text in pieces])
 
-    async def table(self, argv: Sequence[str], columns: Sequence[Column]) -> list[dict[str, str]]:
-        """Return the records of a table that squeue prints. Raises UserError or MalformedTable."""
-        mark = "Z" + secrets.token_hex(8)
+    async def table(
+        self, argv: Sequence[str], columns: Sequence[Column]
+    ) -> AsyncGenerator[list[Record], None]:
+        """Yield the records of a table that squeue prints, in small lists, so that a queue of 50,000 jobs needs little memory.
+
+        Raises UserError or MalformedTable, the latter at the end.
+        """
+        mark = _mark()
         reader = TableReader(columns, mark)
-        records: list[dict[str, str]] = []
-        await self._read(
-            [*argv, "-O", format_argument(columns, mark)], lambda text: records.extend(reader.feed(text))
-        )
+        async with aclosing(self._pieces([*argv, "-O", format_argument(columns, mark)])) as pieces:
+            async for text in pieces:
+                records = reader.feed(text)
+                while some := list(islice(records, ROWS_A_TURN)):
+                    yield some
+        reader.close()
+
+    async def accounting(self, argv: Sequence[str], columns: Sequence[Column]) -> list[Record]:
+        """Return the records that sacct prints with these options. Raises UserError or MalformedTable."""
+        mark = _mark()
+        reader = TableReader(columns, mark)
+        records: list[Record] = []
+        form = ",".join(column.field for column in columns)
+        options = ["--noheader", "--parsable", f"--delimiter={mark}", f"--format={form}"]
+        async with aclosing(self._pieces(["sacct", *options, *argv])) as pieces:
+            async for text in pieces:
+                records.extend(reader.feed(text))
         reader.close()
         return records
 
@@ -148,16 +169,18 @@ class SlurmCommands:
             raise UserError(f"cannot find {name}", "Load Slurm's module, or add its commands to your PATH.")
         return os.path.abspath(found)
 
-    async def _read(self, argv: Sequence[str], feed: Feed) -> None:
-        """Pass the output of a command on in pieces. Raises UserError."""
+    async def _pieces(self, argv: Sequence[str]) -> AsyncGenerator[str, None]:
+        """Yield the output of a command in pieces. Raises UserError. A command whose reader stops is killed."""
         begun = self._clock()
         process = await self._start(argv)
         assert process.stdout is not None and process.stderr is not None and process.stdin is not None
         process.stdin.close()
         errors = asyncio.create_task(_bounded(process.stderr))
+        deadline = asyncio.get_running_loop().time() + COMMAND_S
         try:
-            async with asyncio.timeout(COMMAND_S):
-                await _pass_on(process.stdout, feed, argv[0])
+            async for text in _decoded(process.stdout, argv[0], deadline):
+                yield text
+            async with asyncio.timeout_at(deadline):
                 error_text = await errors
                 code = await process.wait()
         except TimeoutError as error:
@@ -206,15 +229,25 @@ def command_error(command: str, text: str) -> UserError:
     return UserError(f"{command}: {words}")
 
 
-async def _pass_on(stream: asyncio.StreamReader, feed: Feed, command: str) -> None:
+async def _decoded(stream: asyncio.StreamReader, command: str, deadline: float) -> AsyncGenerator[str, None]:
+    """Yield the text of a stream. Raises TimeoutError at the deadline, and UserError for too much output."""
     decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
     read_bytes = 0
-    while data := await stream.read(CHUNK_BYTES):
+    while True:
+        async with asyncio.timeout_at(deadline):
+            data = await stream.read(CHUNK_BYTES)
+        if not data:
+            break
         read_bytes += len(data)
         if read_bytes > MAX_OUTPUT_BYTES:
             raise UserError(f"{command} printed more than {MAX_OUTPUT_BYTES >> 20} MiB", "Select fewer jobs.")
-        feed(decoder.decode(data))
-    feed(decoder.decode(b"", final=True))
+        yield decoder.decode(data)
+    yield decoder.decode(b"", final=True)
+
+
+def _mark() -> str:
+    """Return a mark that no user can know in advance. It ends each field, so it is short."""
+    return "Z" + "".join(secrets.choice(LETTERS) for _ in range(MARK_LETTERS))
 
 
 async def _bounded(stream: asyncio.StreamReader) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -11,7 +12,9 @@ from typing import Any
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import Paths
 from warpdeck.config import Config
+from warpdeck.engines.shared.history import StateHistory
 from warpdeck.engines.shared.job_lookup import JobLookup
+from warpdeck.engines.shared.job_records import RecordSearch
 from warpdeck.engines.shared.jobs import StateJobs
 from warpdeck.engines.shared.subscriptions import Changes
 from warpdeck.ports.engine import UNSUPPORTED, Engine
@@ -22,18 +25,37 @@ from .cluster.poller import Poller
 from .cluster.polling import Allowance
 from .commands import SlurmCommands
 from .forecasts import SlurmForecasts
+from .history.accounting import INTERVAL_S, Accounting
+from .history.curves import SlurmCurves
 from .settings import SlurmSettings
 from .site import SlurmSite
-from .submitting.opening import open_submissions
+from .submitting.job_folder import JobFolders
+from .submitting.opening import open_submissions, shared_folder
 from .submitting.submissions import SlurmSubmissions
 from .versions import read_version
 
 
 class Missing:
-    """A part of the engine that does not exist yet."""
+    """A part of the engine that does not exist yet, or of which only `present` exists."""
+
+    def __init__(self, present: object = None) -> None:
+        self._present = present
 
     def __getattr__(self, name: str) -> Any:
-        raise UserError("this is not possible over Slurm yet", code=UNSUPPORTED)
+        def refuse(*arguments: object, **named: object) -> Any:
+            raise UserError("this is not possible over Slurm yet", code=UNSUPPORTED)
+
+        return getattr(self._present, name, refuse)
+
+
+class NoSteps:
+    """The part of EngineSteps that the server calls at its start and end."""
+
+    def start(self) -> None:
+        return None
+
+    def stop(self) -> None:
+        return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,11 +117,18 @@ async def gateway(
         await cluster.load()
         allowance = Allowance(settings)
         poller = Poller(cluster, commands, allowance)
-        site = SlurmSite(
-            cluster=cluster, poller=poller, version=version, name=await _cluster_name(commands, allowance)
-        )
+        site = SlurmSite(cluster=cluster, poller=poller, version=version)
         lookup = JobLookup(state=cluster.state, store=store, config=Config)
-        async with poller.running():
+        cluster.script_folder = JobFolders(shared_folder(settings)).path
+        accounting = Accounting(
+            cluster,
+            commands,
+            user=pwd.getpwuid(cluster.uid).pw_name,
+            interval_s=max(2.0, min(INTERVAL_S, 360 / settings.requests_per_minute)),
+        )
+        poller.after_queue = accounting.after_queue
+        async with poller.running(), accounting.running():
+            await poller.first_look()
             yield Gateway(
                 cluster=cluster,
                 poller=poller,
@@ -113,17 +142,6 @@ async def gateway(
             )
     finally:
         await store.close()
-
-
-async def _cluster_name(commands: SlurmCommands, allowance: Allowance) -> str:
-    """Return the name of the cluster, or "" if Slurm does not answer now."""
-    allowance.count(1, 0.0)
-    try:
-        text = await commands.read("scontrol", "show", "config")
-    except UserError:
-        return ""
-    lines = [line.partition("=") for line in text.splitlines()]
-    return next((value.strip() for key, _, value in lines if key.strip() == "ClusterName"), "")
 
 
 def _engine(made: Gateway, submissions: SlurmSubmissions) -> Engine:
@@ -145,7 +163,8 @@ def _engine(made: Gateway, submissions: SlurmSubmissions) -> Engine:
         end_waiters=cluster.ends,
         clock=clock,
     )
-    site: Any = made.site
+    site: Any = Missing(made.site)
+    steps: Any = Missing(NoSteps())
     return Engine(
         site=site,
         accounting=missing,
@@ -153,8 +172,14 @@ def _engine(made: Gateway, submissions: SlurmSubmissions) -> Engine:
         submissions=submissions,
         orders=missing,
         nodes=missing,
-        history=missing,
+        history=StateHistory(
+            state=cluster.state,
+            store=cluster.store,
+            search=RecordSearch(cluster.state, cluster.store),
+            curve_reader=SlurmCurves(made.lookup),
+            clock=clock,
+        ),
         output=missing,
         sessions=missing,
-        steps=missing,
+        steps=steps,
     )

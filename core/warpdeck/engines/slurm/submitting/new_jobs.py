@@ -60,7 +60,7 @@ async def record(cluster: Cluster, intent: Intent, made: CreatedObject) -> None:
     ]
     known = [_with_request(job, first.request) for job in tasks]
     if others or known:
-        await cluster.apply(JobChanges(jobs=[*(_seen(cluster, job) for job in others), *known]))
+        await cluster.change(JobChanges(jobs=[*(_seen(cluster, job) for job in others), *known]))
 
 
 def _seen(cluster: Cluster, job: Job) -> Job:

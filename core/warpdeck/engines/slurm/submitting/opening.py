@@ -28,10 +28,9 @@ def open_submissions(
     lookup: JobLookup,
     version: Version,
 ) -> SlurmSubmissions:
-    """Return the part of the engine that submits jobs. `cluster` learns in which folder their wrappers are."""
+    """Return the part of the engine that submits jobs."""
     folder = shared_folder(settings)
     folders = JobFolders(folder)
-    cluster.script_folder = folders.path
     return SlurmSubmissions(
         cluster=cluster,
         poller=poller,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import aclosing
 from dataclasses import dataclass
 
 from warpdeck.base.errors import UNCERTAIN, UserError
@@ -72,9 +73,11 @@ class Search:
         self.allowance.count(LOOK_RPCS, self.monotonic())
         argv = ("squeue", "--noheader", "--all", "--states=all", f"--user={self.uid}")
         found: dict[str, JobId] = {}
-        for fields in await self.commands.table(argv, COLUMNS):
-            leader, plus, _ = fields["label"].partition("+")
-            number = leader if plus else fields["array_job_id"] or fields["id"]
-            if number.isdecimal():
-                found[fields["command"]] = JobId(int(number))
+        async with aclosing(self.commands.table(argv, COLUMNS)) as table:
+            async for records in table:
+                for fields in records:
+                    leader, plus, _ = fields["label"].partition("+")
+                    number = leader if plus else fields["array_job_id"] or fields["id"]
+                    if number.isdecimal():
+                        found[fields["command"]] = JobId(int(number))
         return found
