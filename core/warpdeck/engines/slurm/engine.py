@@ -29,6 +29,9 @@ from .history.accounting import INTERVAL_S, Accounting
 from .history.curves import SlurmCurves
 from .settings import SlurmSettings
 from .site import SlurmSite
+from .submitting.job_folder import JobFolders
+from .submitting.opening import open_submissions, shared_folder
+from .submitting.submissions import SlurmSubmissions
 from .versions import read_version
 
 
@@ -84,7 +87,17 @@ async def slurm_engine(
     does not answer, the engine opens all the same, and shows the record and the problem.
     """
     async with gateway(paths, settings, clock=clock, commands=commands) as made:
-        yield _engine(made)
+        submissions = open_submissions(
+            made.cluster,
+            made.poller,
+            made.commands,
+            made.allowance,
+            made.settings,
+            made.lookup,
+            made.site.version,
+        )
+        async with submissions.running():
+            yield _engine(made, submissions)
 
 
 @asynccontextmanager
@@ -106,6 +119,7 @@ async def gateway(
         poller = Poller(cluster, commands, allowance)
         site = SlurmSite(cluster=cluster, poller=poller, version=version)
         lookup = JobLookup(state=cluster.state, store=store, config=Config)
+        cluster.script_folder = JobFolders(shared_folder(settings)).path
         accounting = Accounting(
             cluster,
             commands,
@@ -130,7 +144,7 @@ async def gateway(
         await store.close()
 
 
-def _engine(made: Gateway) -> Engine:
+def _engine(made: Gateway, submissions: SlurmSubmissions) -> Engine:
     cluster, clock = made.cluster, made.clock
     missing: Any = Missing()
     jobs = StateJobs(
@@ -155,7 +169,7 @@ def _engine(made: Gateway) -> Engine:
         site=site,
         accounting=missing,
         jobs=jobs,
-        submissions=missing,
+        submissions=submissions,
         orders=missing,
         nodes=missing,
         history=StateHistory(
