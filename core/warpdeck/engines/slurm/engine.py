@@ -12,6 +12,7 @@ from warpdeck.base.errors import UserError
 from warpdeck.base.paths import Paths
 from warpdeck.config import Config
 from warpdeck.engines.shared.job_lookup import JobLookup
+from warpdeck.engines.shared.job_waits import JobWaits
 from warpdeck.engines.shared.jobs import StateJobs
 from warpdeck.engines.shared.subscriptions import Changes
 from warpdeck.ports.engine import UNSUPPORTED, Engine
@@ -20,8 +21,11 @@ from warpdeck.store import SqliteStore
 from .cluster.cluster import Cluster
 from .cluster.poller import Poller
 from .cluster.polling import Allowance
+from .cluster.quick_looks import SlurmWaits
 from .commands import SlurmCommands
 from .forecasts import SlurmForecasts
+from .output.log_paths import LogFinder
+from .output.output import SlurmOutput
 from .settings import SlurmSettings
 from .site import SlurmSite
 from .versions import read_version
@@ -142,7 +146,18 @@ def _engine(made: Gateway) -> Engine:
         orders=missing,
         nodes=missing,
         history=missing,
-        output=missing,
+        output=_output(made),
         sessions=missing,
         steps=missing,
+    )
+
+
+def _output(made: Gateway) -> SlurmOutput:
+    cluster = made.cluster
+    waits = JobWaits(state=cluster.state, ends=cluster.ends, hub=cluster.hub, clock=made.clock)
+    return SlurmOutput(
+        cluster=cluster,
+        lookup=made.lookup,
+        waits=SlurmWaits(waits=waits, poller=made.poller),
+        finder=LogFinder(made.commands, made.allowance),
     )

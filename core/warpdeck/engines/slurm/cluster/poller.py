@@ -60,6 +60,8 @@ class Poller:
         self._failures = 0
         self._read = {Source.JOBS: self._read_jobs, Source.NODES: self._read_nodes}
         self._partitions, self._partitions_at = "", None  # type: str, float | None
+        self._reading_jobs = asyncio.Lock()
+        """Keeps the answers about jobs in the order of their requests."""
         self.after_queue: Ended | None = None
         """Is called after each queue, with the jobs that vanished."""
 
@@ -87,6 +89,20 @@ class Poller:
         """Read the queue as soon as the allowance permits, because a user has changed a job."""
         self._urgent = True
         self._wake.set()
+
+    async def look(self, job_id: JobId) -> None:
+        """Read one job now, because a user waits for its start or its end. Raises UserError.
+
+        slurmctld answers this from a table, so it costs little even if the queue is long.
+        """
+        async with self._reading_jobs:
+            begun = self._cluster.clock()
+            self._allowance.count(1, self._monotonic())
+            records = await self._commands.table((*SQUEUE, f"--jobs={job_id}"), COLUMNS)
+            seen, changes = [read_job(each) for each in records], JobChanges()
+            compare(self._cluster.state, seen, changes, now=begun)
+            self._cluster.note_scripts(seen)
+            await self._cluster.apply(changes)
 
     async def read_once(self) -> None:
         """Read everything, whatever is due. Raises UserError."""
@@ -167,6 +183,10 @@ class Poller:
             self._asked[source] = Asked(started=started, took_s=self._monotonic() - started)
 
     async def _read_jobs(self) -> None:
+        async with self._reading_jobs:
+            await self._read_queue()
+
+    async def _read_queue(self) -> None:
         cluster, begun = self._cluster, self._cluster.clock()
         records = await self._commands.table(SQUEUE, COLUMNS)
         changes = JobChanges()
