@@ -82,7 +82,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """
     part = config.getoption("part")
     if part != "all":
-        chosen, others = [], []
+        chosen: list[pytest.Item] = []
+        others: list[pytest.Item] = []
         for item in items:
             (chosen if _needs_system(item) == (part == "system") else others).append(item)
         if part == "local":

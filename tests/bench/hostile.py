@@ -104,7 +104,7 @@ def _honest_calls(rig: Rig) -> Measured:
                 call(lambda: client.call("status"))
                 if number % CHANGE_EVERY == 0:
                     change = {"comment": f"change {number} at {time.time()}"}
-                    call(lambda change=change: client.call("job_update", jobs=["1"], change=change))  # type: ignore[misc]
+                    call(lambda change=change: client.call("job_update", jobs=["1"], change=change))
 
     caller = threading.Thread(target=all_calls, daemon=True)
     begun = time.perf_counter()

@@ -114,11 +114,11 @@ def compare(
     )
     if easy.mean_wait_s < NO_WAIT_S:
         return None
-    waits = [
+    mean, p95, most = (
         (mine + NO_WAIT_S) / (theirs + NO_WAIT_S)
         for mine, theirs in zip(figures(default)[:3], figures(easy)[:3], strict=True)
-    ]
-    return Ratios(*waits, default.mean_bounded_slowdown / easy.mean_bounded_slowdown)
+    )
+    return Ratios(mean, p95, most, default.mean_bounded_slowdown / easy.mean_bounded_slowdown)
 
 
 def together(found: Sequence[Ratios]) -> Ratios:

@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
-from warpdeck.model import Allocation
+from warpdeck.model import Allocation, GpuUuid
 from warpdeck.policy import AccountView, Limits, PendingJob, Plan, PlannerView, QosView, RunningJob
 
 Tres = dict[str, int]
 
 
-def _held(allocation: Allocation, types: dict[str, str], licenses: tuple[tuple[str, int], ...]) -> Tres:
+def _held(allocation: Allocation, types: dict[GpuUuid, str], licenses: tuple[tuple[str, int], ...]) -> Tres:
     found: Tres = {"cpu": 0, "mem": 0, "node": len(allocation.shares), "gres/gpu": 0}
     for share in allocation.shares:
         found["cpu"] += share.cpus
@@ -35,7 +35,7 @@ class Use:
         job: RunningJob | PendingJob,
         partition: str,
         allocation: Allocation,
-        types: dict[str, str],
+        types: dict[GpuUuid, str],
         limit_s: float | None,
     ) -> None:
         self.user, self.account, self.qos = job.user, job.account, job.qos

@@ -7,7 +7,7 @@ import re
 
 import msgspec
 
-from warpdeck.model import Allocation, JobId, NodeName, Resources, Share
+from warpdeck.model import Allocation, GpuUuid, JobId, NodeName, Resources, Share
 from warpdeck.policy import PartitionView, PendingJob, Plan, PlannerView, QosView, RunningJob, Start
 
 
@@ -268,14 +268,14 @@ def the_future_fits(view: PlannerView, plan: Plan, now: float, limits_s: dict[Jo
     types = {gpu.uuid: gpu.type.lower() for node in view.nodes for gpu in node.gpus}
     stays = _stays(view, plan, now, leaves)
     for each in plan.reserves:
-        job = jobs[each.job_id]
+        waiting = jobs[each.job_id]
         end = each.at_unix + limits_s[each.job_id]
-        own = (job.user, job.resources.share_with == "user", each.nodes, each.at_unix, end)
+        own = (waiting.user, waiting.resources.share_with == "user", each.nodes, each.at_unix, end)
         _no_other_user_overlaps(own, stays)
         stays.append(own)
         for name in each.nodes:
-            _node_has_capacity(view, name, job, (each.at_unix, end), spans, types)
-        requested = job.resources
+            _node_has_capacity(view, name, waiting, (each.at_unix, end), spans, types)
+        requested = waiting.resources
         count = requested.gpus.per_node or 0
         spans += [
             (
@@ -328,7 +328,7 @@ def _node_has_capacity(
     job: PendingJob,
     window: tuple[float, float],
     spans: list[tuple[NodeName, float, float, Share]],
-    types: dict[str, str],
+    types: dict[GpuUuid, str],
 ) -> None:
     node = next(node for node in view.nodes if node.name == name)
     assert not node.unavailable

@@ -323,7 +323,7 @@ def _perhaps_reserved(
     rng: Random,
     job: RunningJob,
     reservations: Sequence[ReservationView],
-    left: dict[tuple[str, str], list[int]],
+    left: dict[tuple[str, NodeName], list[int]],
 ) -> RunningJob:
     """Return the job, possibly placed in a reservation with large enough reserved parts."""
     held = (job.resumes_to or job.allocation).shares

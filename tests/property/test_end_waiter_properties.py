@@ -78,12 +78,12 @@ class EndWaiterMachine(PrefetchMachine):
             self.waiting.append(Waiting(self.watch, set(ids) if both else {ids[which % len(ids)]}))
 
     @rule(which=pick)
-    @precondition(lambda self: getattr(self, "waiting", None))
+    @precondition(lambda self: bool(getattr(self, "waiting", None)))
     def waiter_reads(self, which: int) -> None:
         self.waiting[which % len(self.waiting)].read()
 
     @rule(which=pick)
-    @precondition(lambda self: getattr(self, "waiting", None))
+    @precondition(lambda self: bool(getattr(self, "waiting", None)))
     def connection_is_lost(self, which: int) -> None:
         lost = self.waiting[which % len(self.waiting)]
         lost.request.close()
@@ -102,7 +102,7 @@ class EndWaiterMachine(PrefetchMachine):
             except UserError:
                 pass  # belongs to another user
 
-    def controller_is_killed(self) -> None:  # type: ignore[override]
+    def controller_is_killed(self) -> None:
         super().controller_is_killed()
         if hasattr(self, "waiting"):
             self.watch = self.make_watch()
@@ -116,7 +116,7 @@ class EndWaiterMachine(PrefetchMachine):
                 each.read()
             assert each.done == each.numbers, "a client waits forever"
             for number in each.numbers:
-                ended = result_of(self.core.store.named(number))  # type: ignore[arg-type]
+                ended = result_of(self.core.store.named(number))
                 missed = {(job.id, job.restarts) for job in ended} - each.reported
                 assert not missed, f"ends that were never reported: {missed}"
             assert not len(each.request)

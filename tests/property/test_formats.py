@@ -60,7 +60,7 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(form=FORM)
-def test_any_short_format_prints_one_line_per_row(kind, form):
+def test_any_short_format_prints_one_line_per_row(kind: str, form: str) -> None:
     letters, fields, rows = KINDS[kind]
     columns = short_columns(form, letters, lambda _: None)
     layout = LineLayout(columns, fields)
@@ -71,7 +71,7 @@ def test_any_short_format_prints_one_line_per_row(kind, form):
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data(), form=FORM)
-def test_any_long_format_prints_one_line_per_row(kind, data, form):
+def test_any_long_format_prints_one_line_per_row(kind: str, data: st.DataObject, form: str) -> None:
     _, fields, rows = KINDS[kind]
     names = data.draw(st.lists(st.sampled_from(sorted(fields)), max_size=4))
     text = ",".join([f"{name}:{form}" for name in names] or [form])
@@ -88,7 +88,7 @@ NEVER_CUT = {"nodelist", "reasonlist", "resizetime", "schednodes", "timeleft", "
 @example(width=1, right=True, name="reasonlist")
 @example(width=1, right=False, name="reasonlist")
 @example(width=2, right=True, name="timeleft")
-def test_a_column_has_its_requested_width(width, right, name):
+def test_a_column_has_its_requested_width(width: int, right: bool, name: str) -> None:
     fields, rows = PRINTED, KINDS["jobs"][2]
     layout = LineLayout(
         long_columns(
@@ -104,7 +104,7 @@ def test_a_column_has_its_requested_width(width, right, name):
 
 
 @given(text=FORM)
-def test_any_sort_order_sorts_all_rows_or_names_the_invalid_letter(text):
+def test_any_sort_order_sorts_all_rows_or_names_the_invalid_letter(text: str) -> None:
     rows = list(KINDS["jobs"][2])
     try:
         keys = parse(text, job_keys(PRINTED))
@@ -115,20 +115,20 @@ def test_any_sort_order_sorts_all_rows_or_names_the_invalid_letter(text):
     assert len(rows) == len(KINDS["jobs"][2])
 
 
-def test_every_letter_has_a_field_and_every_field_its_columns():
+def test_every_letter_has_a_field_and_every_field_its_columns() -> None:
     for letters, fields, rows in KINDS.values():
         assert set(letters.values()) <= set(fields)
         for field in fields.values():
             assert set(field.needs.split()) <= set(rows[0])
 
 
-def test_the_json_of_a_job_reads_only_the_columns_that_it_names():
+def test_the_json_of_a_job_reads_only_the_columns_that_it_names() -> None:
     for row in KINDS["jobs"][2]:
         few = {name: row[name] for name in job_json.NEEDS}
         assert job_json.job_object(few) == job_json.job_object(row)
 
 
-def test_each_field_reads_only_the_columns_that_it_names():
+def test_each_field_reads_only_the_columns_that_it_names() -> None:
     for field in PRINTED.values():
         for row in KINDS["jobs"][2]:
             assert field.text({name: row[name] for name in field.needs.split()}) == field.text(row)

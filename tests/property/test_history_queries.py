@@ -151,7 +151,7 @@ async def _compare(jobs: list[Job], page_queries: Sequence[FinishedQuery]) -> No
         sql, memory = await SqliteStore.open(str(Path(folder) / "state.db")), MemoryStore()
         try:
             for store in (sql, memory):
-                requests = tuple((job.request_key, job.request) for job in jobs)
+                requests = tuple((JobId(job.request_key), job.request) for job in jobs)
                 await store.commit(Changes(requests=requests, jobs=tuple(jobs)))
             for query in page_queries:
                 expected = await memory.search_finished(query, counted=True)

@@ -26,7 +26,7 @@ def replaced(view: PlannerView, **fields: object) -> PlannerView:
 
 
 def next_id(view: PlannerView) -> int:
-    return max((job.id for job in (*view.pending, *view.running)), default=0) + 1
+    return max([*(job.id for job in view.pending), *(job.id for job in view.running)], default=0) + 1
 
 
 def one_submitted(rng: Random, view: PlannerView) -> PlannerView:

@@ -135,7 +135,7 @@ async def test_jobs_arrays_and_gangs_run_to_completion() -> None:
         await until(controller, lambda: bool(jobs) and all(job.is_finished for job in jobs.values()))
         assert jobs[good.id].state is JobState.COMPLETED
         assert jobs[bad.id].state is JobState.FAILED
-        assert jobs[gang.id].allocation is not None and len(jobs[gang.id].allocation.shares) == 3
+        assert len(jobs[gang.id].shares) == 3
         tasks = controller.state.array_members(array.id)
         assert sorted(job.array_task_id or 0 for job in tasks) == list(range(10))
 
@@ -313,8 +313,8 @@ async def test_a_controller_killed_among_short_tasks_runs_no_task_twice() -> Non
     for node in rig.nodes:
         node.up = True
     async with rig.controller() as controller:
-        for node in controller.state.nodes.values():
-            controller.fleet.connect(node)
+        for known in controller.state.nodes.values():
+            controller.fleet.connect(known)
         jobs = controller.state.jobs
         await until(controller, lambda: all(job.is_finished for job in jobs.values()))
         members = controller.state.array_members(array.id)

@@ -163,10 +163,11 @@ class AgentProcess:
         eventually(self._listens, what="the agent's socket")
 
     def connect(self, *, sample_interval_s: float = 3600.0) -> wire.Welcome:
-        """Replace the connection by a new one and return the Welcome."""
+        """Replace the connection by a new one and return the Welcome, which `welcome` keeps."""
         self.link = Link(self.folder)
         self._links.append(self.link)
-        return self.link.greet(sample_interval_s=sample_interval_s)
+        self.welcome = self.link.greet(sample_interval_s=sample_interval_s)
+        return self.welcome
 
     def raw(self) -> Link:
         """Return a new connection without a greeting."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 T = TypeVar("T")
 WAIT_S = 60.0
@@ -15,7 +15,9 @@ _SHORT_PAUSE_S = 0.002
 """Pause for conditions within one process, which are cheap to check."""
 
 
-def eventually(condition: Callable[[], T], *, timeout_s: float = WAIT_S, what: str = "") -> T:
+def eventually(
+    condition: Callable[[], T | Literal[False] | None], *, timeout_s: float = WAIT_S, what: str = ""
+) -> T:
     """Return the first true value of the condition. Raise AssertionError at the deadline."""
     deadline = time.monotonic() + timeout_s
     while True:
@@ -28,7 +30,9 @@ def eventually(condition: Callable[[], T], *, timeout_s: float = WAIT_S, what: s
         time.sleep(_PAUSE_S)
 
 
-async def eventually_async(condition: Callable[[], T], *, what: str | Callable[[], str] = "") -> T:
+async def eventually_async(
+    condition: Callable[[], T | Literal[False] | None], *, what: str | Callable[[], str] = ""
+) -> T:
     """Like `eventually`, for conditions that change in this event loop.
 
     If `what` is a function, it is called on failure.

@@ -86,7 +86,7 @@ async def take(name: str, *, svg: Path | None = None) -> Taken:
             await pilot.resize_terminal(width, height)
             await pilot.pause()
             await shows(pilot, app, scene.shows)
-            sections = []
+            sections: list[str] = []
             for theme in THEMES:
                 await _apply_theme(pilot, app, theme)
                 strips = await wait_until_unchanged(pilot, app)

@@ -23,7 +23,7 @@ from warpdeck.protocol.job_rows import (
     WhyRow,
 )
 from warpdeck.protocol.node_rows import CheckRow, GpuRow, NodeRow, PastNodeRow, ProcessRow
-from warpdeck.protocol.results import Delta
+from warpdeck.protocol.results import Delta, Welcome
 from warpdeck.protocol.site_rows import AheadRow, ForecastRow
 from warpdeck_tui.app import DeckApp
 from warpdeck_tui.data.connection import Listener
@@ -96,7 +96,7 @@ def jobs() -> list[JobRow]:
     )
     held = WhyRow(code="JobHeldUser", sentence="held; `warpdeck release 131` lets it go")
     limit = WhyRow(code="QOSMaxGRESPerUser", sentence="QoS normal lets carol have 8 GPUs, and she has 8")
-    task = {"array_job_id": 104, "name": "vit-sweep", "user": "bob"}
+    task: dict[str, Any] = {"array_job_id": 104, "name": "vit-sweep", "user": "bob"}
     return [
         _running(101, "gpu[01-02]", 16, nodes=2, name="llama-70b-pretrain", user="alice"),
         _running(102, "gpu03", 8, util=71),
@@ -269,6 +269,7 @@ def _gpu(node: int, index: int, job: str) -> GpuRow:
 
 def _curve(gpu: int | None) -> CurveRow:
     points = tuple(50 + 40 * ((at * 7 + (gpu or 0) * 3) % 10) / 10 for at in range(120))
+    columns: dict[str, tuple[float | None, ...]]
     if gpu is None:
         columns = {
             "cpu_pct": tuple(60 * each for each in points),
@@ -286,7 +287,7 @@ class StaticCore:
     ask = StaticSite().ask
 
     async def watch(self, listener: Listener) -> None:
-        listener.linked("alice")
+        listener.linked(Welcome(user="alice"))
         listener.told(Delta(jobs=jobs(), nodes=nodes(), ready=True))
         await asyncio.Event().wait()
 

@@ -10,6 +10,7 @@ from functools import partial
 from typing import cast
 
 from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
+from textual.content import Content
 
 from warpdeck_tui.table.actions import CHANGING
 from warpdeck_tui.viewmodels.shell.search_index import (
@@ -20,10 +21,12 @@ from warpdeck_tui.viewmodels.shell.search_index import (
     score_of_action,
 )
 
-from .deck import Deck
+from .deck import Command, Deck
 
 SLICE = 5_000
 """Number of jobs that are searched between two checks for keys. This takes a few milliseconds."""
+GREYED_OUT = "$foreground 45%"
+"""Style of an action that the scheduler cannot do."""
 WHAT_IS_FOUND = "Action, job, node or user"
 
 
@@ -45,7 +48,8 @@ class Actions(Provider):
 
     async def discover(self) -> Hits:
         for each in cast(Deck, self.app).commands(self.screen):
-            yield DiscoveryHit(each.action.title, each.run, help=each.words)
+            title = each.action.title
+            yield DiscoveryHit(_shown(title, each), each.run, text=title, help=each.words)
 
     async def search(self, query: str) -> Hits:
         matcher = self.matcher(query)
@@ -55,7 +59,8 @@ class Actions(Provider):
                 query, keys=each.keys, words=each.action.help, title_score=matcher.match(title)
             )
             if score:
-                yield Hit(score, matcher.highlight(title), each.run, help=each.words)
+                shown = matcher.highlight(title)
+                yield Hit(score, _shown(shown, each), each.run, text=title, help=each.words)
 
 
 class Objects(Provider):
@@ -78,15 +83,27 @@ class Objects(Provider):
         ):
             for thing in things:
                 if not (deck.readonly and ("queue", thing.kind) in CHANGING):
-                    yield Hit(thing.score, thing.title, partial(go, deck, thing), help=thing.words)
+                    reason = deck.board.scheduler.refusal("queue", thing.kind)
+                    shown = Content.styled(thing.title, GREYED_OUT) if reason else thing.title
+                    words = reason or thing.words
+                    yield Hit(thing.score, shown, partial(go, deck, thing), text=thing.title, help=words)
             await asyncio.sleep(0)
+
+
+def _shown(title: Content | str, command: Command) -> Content | str:
+    """Return the title, greyed out if the scheduler cannot do the action."""
+    if not command.reason:
+        return title
+    return (Content(title) if isinstance(title, str) else title).stylize(GREYED_OUT)
 
 
 def go(deck: Deck, thing: Thing) -> None:
     """Open the page of the found object, or run the action that was found. The action asks as its key
     does.
     """
-    if thing.kind == "job":
+    if reason := deck.board.scheduler.refusal("queue", thing.kind):
+        deck.notify(reason, severity="warning", markup=False)
+    elif thing.kind == "job":
         deck.navigation.open_job(thing.key)
     elif thing.kind == "node":
         deck.navigation.open_node(thing.key)

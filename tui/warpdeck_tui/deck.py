@@ -27,16 +27,20 @@ R = TypeVar("R")
 
 
 class Command(NamedTuple):
-    """An action that can be run now. `keys` are its keys as the help prints them."""
+    """An action that can be run now. `keys` are its keys as the help prints them.
+
+    If the scheduler cannot do it, `reason` says why, and `run` only shows the reason.
+    """
 
     action: Action
     keys: str
     run: Callable[[], Awaitable[object]]
+    reason: str = ""
 
     @property
     def words(self) -> str:
         """The line below its title in the palette."""
-        return f"{self.keys}   {self.action.help}"
+        return f"{self.keys}   {self.reason or self.action.help}"
 
 
 class JobActions(Protocol):

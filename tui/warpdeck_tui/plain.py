@@ -48,6 +48,7 @@ from warpdeck_tui.viewmodels.site.idle_gpus import (
     MAX_ASKED,
     idle_jobs,
     idle_words,
+    unmeasured_words,
     waste_row,
     wastes,
 )
@@ -205,7 +206,8 @@ async def _usage(client: AsyncioClient, wanted: PlainRequest) -> Text:
 
 async def _idle(client: AsyncioClient, _: PlainRequest) -> Text:
     now = time.time()
-    rows = idle_jobs(await _jobs_of(client), now)
+    jobs = await _jobs_of(client)
+    rows = idle_jobs(jobs, now)
     used = {}
     for row in rows[:MAX_ASKED]:
         told = (await client.ask(requests.Curves(job=str(row.id)))).used
@@ -213,7 +215,8 @@ async def _idle(client: AsyncioClient, _: PlainRequest) -> Text:
             used[row.id] = told
     found = wastes(rows, used, now)
     shown = [waste_row(each, now=now)[1] for each in found]
-    return [idle_words(found), *(_table([column.title for column in IDLE_COLUMNS], shown) if shown else [])]
+    words = idle_words(found, unmeasured=unmeasured_words(jobs, now))
+    return [words, *(_table([column.title for column in IDLE_COLUMNS], shown) if shown else [])]
 
 
 async def _sessions(client: AsyncioClient, wanted: PlainRequest) -> Text:

@@ -1,5 +1,5 @@
 """The controller as a background process: starting it, stopping it, and the lock that allows one per home
-directory.
+directory. In a home of Slurm, the process is a gateway instead.
 
 The command line calls `ensure_running`, so the imports here are few.
 """
@@ -15,16 +15,23 @@ import time
 from warpdeck_agent.client.access import connect_path
 
 from .errors import UserError
-from .paths import Paths, start_refusal
+from .paths import OWN, SLURM, Paths, start_refusal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import subprocess
 
-START_S = 20.0
+MODULES = {OWN: "warpdeck.daemon.controller_process", SLURM: "warpdeck.daemon.gateway_process"}
+"""Maps an engine to the main module of its process."""
+START_S = {OWN: 20.0, SLURM: 150.0}
+"""Maps an engine to the longest time of a start. A gateway answers when it has read the queue of Slurm, and a slow
+slurmctld takes a minute for one answer.
+"""
 STOP_S = 20.0
 MAX_ERROR_BYTES = 64 * 1024
-"""Maximum number of bytes read from the output of a controller that failed to start. A pipe holds as much."""
+"""Maximum number of bytes read from the output of a process that failed to start. A pipe holds as much."""
+MAX_LOCK_BYTES = 300
+"""A pid and the name of a machine."""
 
 
 def connect_socket(paths: Paths) -> socket.socket:
@@ -42,16 +49,23 @@ def is_running(paths: Paths) -> bool:
 
 
 def ensure_running(paths: Paths, *, local_node: bool = True) -> bool:
-    """Start the controller unless one answers. Returns True if it was started. Raises UserError."""
+    """Start the process of the home unless it answers. Returns True if it was started. Raises UserError."""
     import subprocess  # The import takes milliseconds, and it is needed only if no controller runs yet.
 
     if is_running(paths):
         return False
+    paths.check_engine()
+    engine, daemon = paths.engine, paths.daemon
+    if host := other_host(paths):
+        raise UserError(
+            f"the {daemon} in {paths.home} runs on {host}",
+            f"use warpdeck on {host}, stop it there with `warpdeck down`, or set WARPDECK_HOME to a folder of this machine",
+        )
     if paths.is_of_another:
-        raise UserError(f"no controller runs in {paths.home}", "ask its owner to start it with `warpdeck up`")
+        raise UserError(f"no {daemon} runs in {paths.home}", "ask its owner to start it with `warpdeck up`")
     if refused := start_refusal(paths):
         raise UserError(
-            f"no controller runs, and {refused}", f"start it with `WARPDECK_HOME={paths.home} warpdeck up`"
+            f"no {daemon} runs, and {refused}", f"start it with `WARPDECK_HOME={paths.home} warpdeck up`"
         )
     try:
         os.makedirs(paths.home, mode=0o700, exist_ok=True)
@@ -61,8 +75,8 @@ def ensure_running(paths: Paths, *, local_node: bool = True) -> bool:
             f"cannot use {paths.home}: {os.strerror(error.errno or 0)}",
             "set WARPDECK_HOME to a folder that you own",
         ) from error
-    argv = [sys.executable, "-m", "warpdeck.daemon.controller_process", "--home", paths.home]
-    if not local_node:
+    argv = [sys.executable, "-m", MODULES[engine], "--home", paths.home]
+    if engine == OWN and not local_node:
         argv.append("--no-local-node")
     import signal
 
@@ -86,11 +100,11 @@ def ensure_running(paths: Paths, *, local_node: bool = True) -> bool:
 
 
 def wait_for_start(paths: Paths, child: subprocess.Popen[bytes]) -> None:
-    """Wait until a controller answers: the started child, or another controller that was faster.
+    """Wait until a controller or gateway answers: the started child, or another process that was faster.
 
     Raises UserError with the child's error message.
     """
-    deadline = time.monotonic() + START_S
+    deadline = time.monotonic() + START_S[paths.engine]
     try:
         while time.monotonic() < deadline:
             if is_running(paths):
@@ -101,7 +115,7 @@ def wait_for_start(paths: Paths, child: subprocess.Popen[bytes]) -> None:
     finally:
         if child.stderr is not None:
             child.stderr.close()
-    raise UserError("the controller does not answer", f"see {paths.log}")
+    raise UserError(f"the {paths.daemon} does not answer", f"see {paths.log}")
 
 
 def _not_started(paths: Paths, child: subprocess.Popen[bytes]) -> UserError:
@@ -109,14 +123,16 @@ def _not_started(paths: Paths, child: subprocess.Popen[bytes]) -> UserError:
     output = child.stderr.read(MAX_ERROR_BYTES).decode("utf-8", "replace") if child.stderr is not None else ""
     message, _, hint = output.strip().rpartition("\n") if output.count("\n") > 1 else (output.strip(), "", "")
     return UserError(
-        f"the controller did not start: {message or 'no error message'}", hint or f"see {paths.log}"
+        f"the {paths.daemon} did not start: {message or 'no error message'}", hint or f"see {paths.log}"
     )
 
 
 def stop(paths: Paths) -> bool:
-    """Stop the controller; agents and jobs go on. Returns False if none ran. Raises UserError."""
+    """Stop the controller or gateway; agents and jobs go on. Returns False if none ran. Raises UserError."""
     if paths.is_of_another and os.geteuid() != 0:
-        raise UserError(f"the controller in {paths.home} belongs to another user", "ask its owner")
+        raise UserError(f"the {paths.daemon} in {paths.home} belongs to another user", "ask its owner")
+    if host := other_host(paths):
+        raise UserError(f"the {paths.daemon} in {paths.home} runs on {host}", f"stop it on {host}")
     pid = running_pid(paths)
     if pid == 0:
         return False
@@ -125,33 +141,49 @@ def stop(paths: Paths) -> bool:
     try:
         os.kill(pid, signal.SIGTERM)
     except PermissionError as error:
-        raise UserError(f"the controller in {paths.home} belongs to another user", "ask its owner") from error
+        raise UserError(
+            f"the {paths.daemon} in {paths.home} belongs to another user", "ask its owner"
+        ) from error
     deadline = time.monotonic() + STOP_S
     while running_pid(paths) == pid:
         if time.monotonic() > deadline:
-            raise UserError(f"the controller (pid {pid}) did not stop", f"see {paths.log}")
+            raise UserError(f"the {paths.daemon} (pid {pid}) did not stop", f"see {paths.log}")
         time.sleep(0.02)
     return True
 
 
 def running_pid(paths: Paths) -> int:
     """Return the pid of the process that holds the home's lock, or 0 if none does."""
+    pid = _lock_holder(paths)[:1]
+    return int(pid[0]) if pid and pid[0].isdigit() else 0
+
+
+def other_host(paths: Paths) -> str:
+    """Return the name of the other machine on which a gateway holds the home's lock, or "".
+
+    Login nodes often share the folders of their users, but a socket serves one machine only.
+    """
+    host = " ".join(_lock_holder(paths)[1:])
+    return "" if host == os.uname().nodename else host
+
+
+def _lock_holder(paths: Paths) -> list[str]:
+    """Return the pid and, for a gateway, the machine of the process that holds the lock. Empty if none does."""
     try:
         descriptor = os.open(paths.lock, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
-        return 0
+        return []
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        text = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
-        return int(text) if text.isdigit() else 0
+        return os.pread(descriptor, MAX_LOCK_BYTES, 0).decode("ascii", "replace").split()
     finally:
         os.close(descriptor)
-    return 0
+    return []
 
 
 def take_lock(paths: Paths) -> int:
-    """Take the lock that makes this process the home's only controller, and return its descriptor.
+    """Take the lock that makes this process the home's only controller or gateway, and return its descriptor.
 
     Raises UserError.
     """
@@ -161,8 +193,9 @@ def take_lock(paths: Paths) -> int:
     except BlockingIOError as error:
         os.close(descriptor)
         raise UserError(
-            f"a controller is already running in {paths.home}", "see `warpdeck status`"
+            f"a {paths.daemon} is already running in {paths.home}", "see `warpdeck status`"
         ) from error
     os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    host = f" {os.uname().nodename}" if paths.engine == SLURM else ""
+    os.pwrite(descriptor, f"{os.getpid()}{host}\n".encode(), 0)
     return descriptor

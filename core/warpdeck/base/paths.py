@@ -2,12 +2,19 @@
 
 The home is $WARPDECK_HOME if that is set, else the site's home if root has created one for all users
 (`warpdeck up --shared`), else a folder in the user's XDG folders. Several controllers can run side by side
-with different homes. The command line imports this module, so it uses only the standard library.
+with different homes.
+
+A home has one engine for its whole life: warpdeck's own scheduler, which a controller runs, or a real Slurm,
+to which a gateway connects. The choice of the engine therefore is a choice between homes (`base.engine_choice`).
+
+The command line imports this module, so it uses only the standard library.
 """
 
 from __future__ import annotations
 
 import os
+
+from .errors import UserError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # not `typing.TYPE_CHECKING`, because the command line imports this module
@@ -17,16 +24,57 @@ SITE_HOME = "/var/lib/warpdeck/site"
 """The home that `warpdeck up --shared` creates. Only root can create it, so no other user can redirect users'
 jobs to it.
 """
+OWN, SLURM = "warpdeck", "slurm"
+"""The engines: warpdeck's own scheduler, and a real Slurm. EngineRow has the same names."""
+ENGINES = (OWN, SLURM)
+FOLDERS = {OWN: "warpdeck", SLURM: "warpdeck-slurm"}
+"""Maps an engine to the name of its user's home in $XDG_STATE_HOME."""
+ENGINE_VARIABLE = "WARPDECK_ENGINE"
+ENGINE_TITLES = {OWN: "warpdeck's own scheduler", SLURM: "a gateway to Slurm"}
+MAX_NAME_BYTES = 100
+"""Largest size of a file that contains the name of an engine."""
 
 
 class Paths:
-    """The files of one controller. `home` is private (0700) unless root has created it for all users.
+    """The files of one controller or gateway. `home` is private (0700) unless root has created it for all users.
+
+    `wanted_engine` is the engine that the user chose, or "". It becomes the engine of a new home.
 
     This is not a dataclass, because importing `dataclasses` costs every command 6 ms.
     """
 
-    def __init__(self, home: str) -> None:
+    def __init__(self, home: str, *, wanted_engine: str = "") -> None:
         self.home = home
+        self.wanted_engine = wanted_engine
+
+    @property
+    def engine_file(self) -> str:
+        """Contains "slurm" in the home of a gateway. The home of a controller has no such file."""
+        return os.path.join(self.home, "engine")
+
+    @property
+    def recorded_engine(self) -> str:
+        """The engine to which the home belongs, or "" if the home was not used yet. Raises UserError."""
+        return read_engine(self.engine_file) or (OWN if os.path.exists(self.database) else "")
+
+    @property
+    def engine(self) -> str:
+        """The engine of the home. A new home gets the engine that the user chose. Raises UserError."""
+        return self.recorded_engine or self.wanted_engine or OWN
+
+    @property
+    def daemon(self) -> str:
+        """What messages call the process that serves the home. Raises UserError."""
+        return "gateway" if self.engine == SLURM else "controller"
+
+    def check_engine(self) -> None:
+        """Raise UserError if the home belongs to another engine than the chosen one."""
+        recorded = self.recorded_engine
+        if recorded and self.wanted_engine not in ("", recorded):
+            raise UserError(
+                f"{self.home} belongs to {ENGINE_TITLES[recorded]}, not to {ENGINE_TITLES[self.wanted_engine]}",
+                f"use another home (WARPDECK_HOME), or this one with `warpdeck --engine {recorded}`",
+            )
 
     @property
     def is_of_another(self) -> bool:
@@ -43,11 +91,11 @@ class Paths:
 
     @property
     def log(self) -> str:
-        return os.path.join(self.home, "controller.log")
+        return os.path.join(self.home, f"{self.daemon}.log")
 
     @property
     def config(self) -> str:
-        """The site's settings. The file need not exist."""
+        """The site's settings, or those of a gateway. The file need not exist."""
         return os.path.join(self.home, "config.toml")
 
     @property
@@ -147,20 +195,67 @@ def start_refusal(paths: Paths) -> str:
     return ""
 
 
-def default_paths(environ: Mapping[str, str] = os.environ) -> Paths:
-    """Return the paths of the home that applies to this environment.
+def default_paths(environ: Mapping[str, str] = os.environ, *, engine: str = "") -> Paths:
+    """Return the paths of the home that applies to this environment. Raises UserError.
 
     It is $WARPDECK_HOME, else the home of the script that runs a Slurm command, else the site's home, else
-    $XDG_STATE_HOME/warpdeck, else ~/.local/state/warpdeck.
+    $XDG_STATE_HOME/warpdeck, else ~/.local/state/warpdeck. For Slurm, the folder is called warpdeck-slurm.
+
+    `engine` is the engine that the caller chose. It replaces the user's choice. A site's home of another engine
+    is not used. Any other home of another engine is an error.
     """
     explicit = environ.get("WARPDECK_HOME")
     if explicit:
-        return Paths(os.path.abspath(os.path.expanduser(explicit)))
-    if _shim_home:
+        home = os.path.abspath(os.path.expanduser(explicit))
+        paths = Paths(home, wanted_engine=engine or engine_variable(environ))
+    elif _shim_home:
         return Paths(_shim_home)
-    if os.path.isdir(SITE_HOME):
-        return Paths(SITE_HOME)
-    return Paths(os.path.join(_xdg("XDG_STATE_HOME", ".local/state", environ), "warpdeck"))
+    else:
+        engine = engine or chosen_engine(environ)
+        site = Paths(SITE_HOME)
+        if os.path.isdir(SITE_HOME) and engine in ("", site.engine):
+            return site
+        state = _xdg("XDG_STATE_HOME", ".local/state", environ)
+        paths = Paths(os.path.join(state, FOLDERS[engine or OWN]), wanted_engine=engine)
+    if paths.wanted_engine:
+        paths.check_engine()
+    return paths
+
+
+def chosen_engine(environ: Mapping[str, str] = os.environ) -> str:
+    """Return the engine that the user chose, or "" without a choice. Raises UserError.
+
+    It is $WARPDECK_ENGINE, else the engine that `warpdeck --engine NAME --save` saved.
+    """
+    return engine_variable(environ) or read_engine(saved_engine_file(environ))
+
+
+def engine_variable(environ: Mapping[str, str] = os.environ) -> str:
+    """Return $WARPDECK_ENGINE, or "". Raises UserError."""
+    value = environ.get(ENGINE_VARIABLE, "")
+    return known_engine(value, source=f"${ENGINE_VARIABLE}") if value else ""
+
+
+def saved_engine_file(environ: Mapping[str, str] = os.environ) -> str:
+    """Return the path of the file that contains the user's choice of the engine."""
+    return os.path.join(_xdg("XDG_CONFIG_HOME", ".config", environ), "warpdeck", "engine")
+
+
+def read_engine(path: str) -> str:
+    """Return the engine that the file names, or "" if there is no such file. Raises UserError."""
+    try:
+        with open(path, "rb") as file:
+            text = file.read(MAX_NAME_BYTES).decode("ascii", "replace").strip()
+    except OSError:
+        return ""
+    return known_engine(text, source=path)
+
+
+def known_engine(name: str, *, source: str) -> str:
+    """Return the name of an engine. Raises UserError, which names the source, if there is no such engine."""
+    if name not in ENGINES:
+        raise UserError(f"{source} names no engine: {name[:40]!r}", f"use {' or '.join(ENGINES)}")
+    return name
 
 
 def config_dir() -> str:

@@ -53,9 +53,9 @@ GROUPS = {
         "simulate": ("simulate", "replay a workload log or the job history under another policy"),
     },
     "controller and shell": {
-        "up": ("control", "start the controller"),
-        "down": ("control", "stop the controller; jobs keep running"),
-        "status": ("control", "show the status of the controller"),
+        "up": ("control", "start the controller, or the gateway to Slurm"),
+        "down": ("control", "stop the controller or gateway; jobs keep running"),
+        "status": ("control", "show the status of the controller or gateway"),
         "shims": ("shims", "put sbatch, srun, squeue and the others on the PATH"),
         "completion": ("completion", "print the completion script for bash, zsh or fish"),
     },

@@ -21,14 +21,16 @@ NEXT_STEPS = {
 }
 """Maps an error of the system to the next step of the user."""
 HELP_FLAGS = ("-h", "--help", "help")
+ENGINE_OPTION = "--engine"
 
 
 def usage() -> str:
     """Return the list of verbs with a line of help for each."""
     lines = [
-        "usage: warpdeck [VERB ...]",
+        "usage: warpdeck [--engine {warpdeck,slurm} [--save]] [VERB ...]",
         "",
-        "Without a verb, the full-screen app opens (options: --readonly, --theme NAME). `warpdeck VERB --help` explains a verb:",
+        "Without a verb, the full-screen app opens (options: --readonly, --theme NAME). `warpdeck VERB --help` explains a verb.",
+        "--engine slurm connects to a real Slurm for this command, and --save uses it for all later commands, too.",
         "",
     ]
     for title, verbs in GROUPS.items():
@@ -84,7 +86,15 @@ def _dispatch(words: list[str]) -> int:
     if words and words[0] in ("--version", "version"):
         print(_version_line())
         return 0
+    if words and words[0].partition("=")[0] == ENGINE_OPTION:
+        from .shared.engine_option import take_engine
+
+        words, is_complete = take_engine(words)
+        return 0 if is_complete else _dispatch(words)
     if not words:
+        from .shared.engine_offer import offer_engine
+
+        offer_engine()
         # Imported by name, because the core must not depend on the app.
         return int(importlib.import_module("warpdeck_tui.entry").main())
     if words[0].startswith("-"):

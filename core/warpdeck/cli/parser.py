@@ -15,6 +15,9 @@ if TYPE_CHECKING:  # importing typing takes longer than answering a verb
     from .verb import Item
 
 USUAL_COLUMNS = 80
+_ALL_REQUIRED = "the following arguments are required: "
+_ONE_REQUIRED, _ONE_REQUIRED_END = "one of the arguments ", " is required"
+"""Texts of argparse around the names of missing arguments."""
 
 
 def parse(verb: Verb, words: Sequence[str]) -> argparse.Namespace:
@@ -109,8 +112,26 @@ class Parser(argparse.ArgumentParser):
     """The argument parser of a verb."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise UsageError for a wrong command line."""
-        raise UsageError(f"{self.prog}: {message}", f"see `{self.prog} --help`")
+        """Raise UsageError for a wrong command line. `message` is the text of argparse."""
+        see = f"see `{self.prog} --help`"
+        missing = _missing(message)
+        if not missing:
+            raise UsageError(f"{self.prog}: {message}", see)
+        row: Verb = self.get_default("row")
+        if row.subverbs:
+            step = "use one of " + ", ".join(each.name for each in row.subverbs)
+        else:
+            step = f"for example `{row.examples[0].partition('  ')[0]}`"
+        raise UsageError(f"{self.prog}: no {missing} given", f"{step}; {see}")
+
+
+def _missing(message: str) -> str:
+    """Return the names of the missing arguments, or "" for another error."""
+    if message.startswith(_ALL_REQUIRED):
+        return message.removeprefix(_ALL_REQUIRED).replace(", ", " and no ")
+    if message.startswith(_ONE_REQUIRED) and message.endswith(_ONE_REQUIRED_END):
+        return message[len(_ONE_REQUIRED) : -len(_ONE_REQUIRED_END)].replace(" ", " or ")
+    return ""
 
 
 def _formatter(prog: str) -> argparse.HelpFormatter:

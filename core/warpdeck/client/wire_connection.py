@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from warpdeck.base.errors import RESTART, UNCERTAIN, UserError
+from warpdeck.base.paths import SLURM
 from warpdeck_agent.client.access import VERSION
 from warpdeck_agent.wire.frames import JSON, FrameDecoder, WireError, json_frame, parse_json, split_data
 
@@ -130,10 +131,11 @@ def connection_error(error: OSError, paths: Paths) -> UserError:
     """Return the reason why no connection could be made. Its code is GONE if no controller answers."""
     if isinstance(error, PermissionError):
         return UserError(
-            f"the controller in {paths.home} belongs to another user",
+            f"the {paths.daemon} in {paths.home} belongs to another user",
             "unset WARPDECK_HOME to use your own controller",
         )
-    return UserError("no controller is running", "start it with `warpdeck up`", code=GONE)
+    choice = f" --engine {SLURM}" if paths.engine == SLURM else ""
+    return UserError(f"no {paths.daemon} is running", f"start it with `warpdeck up{choice}`", code=GONE)
 
 
 def gone() -> UserError:

@@ -76,6 +76,8 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     half_life_s: float | None = None
     shards_per_gpu: int = 0
     sends_mail: bool = False
+    expedites: bool = False
+    """Whether a job with --requeue=expedite goes first after its node failed."""
     partitions: tuple[PartitionView, ...] = ()
     qos: tuple[QosView, ...] = ()
     accounts: tuple[AccountView, ...] = ()
@@ -127,6 +129,10 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
         ]
         if request.mail_types and not self.sends_mail:
             found.append("--mail-type has no effect here: this site sends no mail")
+        if request.expedite and not self.expedites:
+            found.append(
+                "--requeue=expedite has the effect of --requeue: this site does not expedite requeued jobs"
+            )
         return found
 
     def _with_gpu_share(self, requested: Resources) -> Resources:
@@ -167,6 +173,7 @@ def build_site(
     """Return the tables for a pass, without any usage."""
     return Site(
         sends_mail=bool(config.mail.program or config.mail.webhook),
+        expedites=config.scheduler.expedited_requeue,
         settings=build_settings(config),
         grace_s=config.grace_s,
         half_life_s=config.fairshare.half_life,

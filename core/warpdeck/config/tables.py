@@ -89,6 +89,8 @@ class Scheduler(Table, frozen=True, kw_only=True):
     reclaim: bool = True
     """Accounts may preempt jobs of others to get back resources of their quota."""
     kill_invalid_dependency: bool = True
+    expedited_requeue: bool = False
+    """Whether jobs with --requeue=expedite get the highest priority after their node failed."""
     enforce_limits: bool = True
 
 

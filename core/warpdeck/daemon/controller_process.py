@@ -2,36 +2,28 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
-import gc
 import logging
-import logging.handlers
 import os
 import random
-import signal
 import socket
 import sys
 import time
 
-import uvloop
-
-from warpdeck.base.controller_daemon import take_lock
-from warpdeck.base.errors import StoreError, UserError
-from warpdeck.base.paths import Paths
+from warpdeck.base.errors import UserError
+from warpdeck.base.paths import OWN, Paths
 from warpdeck.config import ConfigError, load
 from warpdeck.controller.events.events import NodeAdded
 from warpdeck.controller.launch.code_trees import TreeFiles
 from warpdeck.controller.loop.adapters import Adapters
 from warpdeck.controller.loop.controller import Controller
 from warpdeck.daemon.collector import Collector
-from warpdeck.daemon.log_limit import RateLimit
+from warpdeck.daemon.home_process import argument_parser, handle_signals, leave_starter, run_process
 from warpdeck.daemon.mailer import Mailer
 from warpdeck.daemon.prometheus_exporter import Exporter
 from warpdeck.engines.native.engine import native_engine
 from warpdeck.fleet.fleet import AgentFleet
-from warpdeck.fleet.openfiles import raise_limit
 from warpdeck.fleet.outputs import Outputs
 from warpdeck.model import Node, NodeName
 from warpdeck.server.server import ApiServer
@@ -39,19 +31,12 @@ from warpdeck.store import SqliteStore
 
 log = logging.getLogger("warpdeck")
 
-MAX_LOG_BYTES = 16 * 1024 * 1024
-"""Size in bytes at which controller.log is renamed to controller.log.1."""
-
 
 async def serve(paths: Paths, *, local_node: bool) -> None:
     """Run until SIGTERM. A SIGHUP that arrives before the controller is ready is handled as soon as it is
     ready.
     """
-    stop, reload_requested = asyncio.Event(), asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload_requested.set)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
+    stop, reload_requested = handle_signals()
     decoded = load(paths.config)
     for warning in decoded.warnings:
         log.warning("%s", warning.sentence(paths.config))
@@ -139,71 +124,13 @@ async def _add_this_machine(controller: Controller) -> None:
     controller.fleet.connect(node)
 
 
-def start_log(paths: Paths) -> None:
-    """Log to a file of bounded size.
-
-    When both files are full, the older one with MAX_LOG_BYTES of log lines is deleted.
-    """
-    handler = logging.handlers.RotatingFileHandler(paths.log, maxBytes=MAX_LOG_BYTES, backupCount=1)
-    handler.addFilter(RateLimit())
-    line = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-    logging.basicConfig(level=logging.INFO, format=line, handlers=[handler])
-    logging.getLogger("asyncssh").setLevel(logging.WARNING)
-    logging.raiseExceptions = (
-        # A log line that cannot be written because the disk is full is lost. An error message about it would
-        # be lost as well.
-        False
-    )
-
-
-def leave_starter(paths: Paths) -> None:
-    """Redirect standard error to the log file, because its reader has ended.
-
-    The interpreter itself may still write to standard error.
-    """
-    descriptor = os.open(paths.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    os.dup2(descriptor, sys.stderr.fileno())
-    os.close(descriptor)
-
-
 def main() -> int:
-    """Take the lock of the home folder and serve. Return the exit status.
-
-    An error at the start is printed to standard error, for the process that started this one.
-    """
-    parser = argparse.ArgumentParser(prog="warpdeck.controller")
-    parser.add_argument("--home", required=True)
+    """Take the lock of the home folder and serve. Return the exit status."""
+    parser = argument_parser("controller")
     parser.add_argument("--no-local-node", action="store_true")
     args = parser.parse_args()
-    paths = Paths(args.home)
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})  # Blocked until a handler is installed.
-    os.umask(0o077)
-    status = 0
-    try:
-        # The lock is released when the process ends. Waiting for the lock is therefore the same as waiting
-        # for the process to end.
-        take_lock(paths)
-        start_log(paths)
-        raise_limit()
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(serve(paths, local_node=not args.no_local_node))
-        gc.freeze()  # With frozen objects the interpreter skips one more full collection at its exit.
-    except* (UserError, StoreError, OSError) as group:
-        status = 1
-        _print_error(group.exceptions[0])
-    except* Exception:
-        status = 1
-        log.exception("a bug ended the controller")
-    return status
-
-
-def _print_error(error: Exception) -> None:
-    while isinstance(error, ExceptionGroup):
-        error = error.exceptions[0]
-    log.error("%s", error)
-    print(error, file=sys.stderr)
-    if isinstance(error, UserError) and error.hint:
-        print(error.hint, file=sys.stderr)
+    paths = Paths(args.home, wanted_engine=OWN)
+    return run_process(paths, lambda: serve(paths, local_node=not args.no_local_node))
 
 
 if __name__ == "__main__":

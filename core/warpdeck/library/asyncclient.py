@@ -20,10 +20,10 @@ import os
 import random
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 from warpdeck.base.errors import UserError
-from warpdeck.base.paths import Paths, default_paths
+from warpdeck.base.paths import Paths, default_paths, known_engine
 from warpdeck.client import code
 from warpdeck.client.asyncio_client import GONE, AsyncioClient
 from warpdeck.client.blocking_client import SyncClient
@@ -42,6 +42,7 @@ from .outcome import Outcome
 from .watch import News, SubmissionWatch, tasks_of
 
 T = TypeVar("T")
+Engine = Literal["warpdeck", "slurm"]
 ATTEMPTS = 5
 """Attempts for a request whose connection is lost. A controller that crashed is started again between them.
 """
@@ -52,12 +53,17 @@ class AsyncClient:
     """A connection to a controller that reconnects by itself.
 
     `home` chooses the controller. The default is $WARPDECK_HOME, then the site's home, then the user's own.
+    `engine` is "warpdeck" for our own scheduler or "slurm" for a real Slurm. The default is $WARPDECK_ENGINE, then
+    the choice that `warpdeck --engine NAME --save` saved, then "warpdeck". A home belongs to one engine, so a `home`
+    that exists needs no `engine`.
     With `start`, the client starts a controller if none runs. The first call connects; `aclose` or the end of
-    `async with` disconnects.
+    `async with` disconnects. Raises UserError if the home belongs to another engine.
     """
 
-    def __init__(self, home: str | os.PathLike[str] | None = None, *, start: bool = True) -> None:
-        self.paths = default_paths() if home is None else Paths(os.path.abspath(os.path.expanduser(home)))
+    def __init__(
+        self, home: str | os.PathLike[str] | None = None, *, engine: Engine | None = None, start: bool = True
+    ) -> None:
+        self.paths = _paths(home, engine)
         self._start = start
         self._client: AsyncioClient | None = None
         self._connecting = asyncio.Lock()
@@ -288,3 +294,12 @@ def _without(tasks: TaskRanges, rows: Iterable[JobRow]) -> TaskRanges:
     for row in rows:
         tasks = split_ranges(tasks, tasks_of(row) or ())[1]
     return tasks
+
+
+def _paths(home: str | os.PathLike[str] | None, engine: str | None) -> Paths:
+    wanted = known_engine(engine, source="engine") if engine is not None else ""
+    if home is None:
+        return default_paths(engine=wanted)
+    paths = Paths(os.path.abspath(os.path.expanduser(home)), wanted_engine=wanted)
+    paths.check_engine()
+    return paths

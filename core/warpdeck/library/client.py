@@ -20,7 +20,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from warpdeck.base.paths import Paths
 
-from .asyncclient import AsyncClient
+from .asyncclient import AsyncClient, Engine
 from .asyncjob import AsyncJob
 from .portal import Portal
 
@@ -110,13 +110,17 @@ class Client:
     """A connection to a controller that reconnects by itself.
 
     `home` chooses the controller. The default is $WARPDECK_HOME, then the site's home, then the user's own.
+    `engine` is "warpdeck" for our own scheduler or "slurm" for a real Slurm; see `AsyncClient`.
     With `start`, the client starts a controller if none runs. `close` or the end of the `with` block ends the
     connection; jobs continue.
     """
 
-    def __init__(self, home: str | os.PathLike[str] | None = None, *, start: bool = True) -> None:
+    def __init__(
+        self, home: str | os.PathLike[str] | None = None, *, engine: Engine | None = None, start: bool = True
+    ) -> None:
+        behind = AsyncClient(home, engine=engine, start=start)  # It raises before a thread is started.
         self.portal = Portal()
-        self.behind = AsyncClient(home, start=start)
+        self.behind = behind
 
     def __enter__(self) -> Self:
         return self

@@ -311,6 +311,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the job ends when its dependencies can never be satisfied; None uses the site's setting."""
     hold: bool = False
     requeue: bool = True
+    expedite: bool = False
+    """Whether the job is to go first when it was requeued because its node failed (--requeue=expedite)."""
     output: Text = ""
     """A pattern with % fields, relative to `chdir`. "" is sbatch's default slurm-%j.out (slurm-%A_%a.out for
     arrays).

@@ -34,6 +34,7 @@ from warpdeck.controller.loop.controller import Controller
 from warpdeck.engines.native.engine import native_engine
 from warpdeck.model import JobId, JobState, Node, NodeName, Request
 from warpdeck.ports.caller import Principal
+from warpdeck.ports.engine import Engine
 from warpdeck.ports.ports import OutputFile, Store
 from warpdeck.server.server import ApiServer
 from warpdeck.store import SqliteStore
@@ -101,11 +102,13 @@ async def simulated(
     run_time: Callable[[wire.Launch], tuple[float, int]],
     stop: asyncio.Event,
     config: str = CONFIG,
+    adapt: Callable[[Engine], Engine] = lambda engine: engine,
 ) -> AsyncIterator[tuple[Controller, ApiServer]]:
     """Run a controller over these nodes until the end of the block. Its server answers after `start` was
     called.
 
-    `config` is the text of a config.toml for a home that has none. The store and the nodes outlive the
+    `config` is the text of a config.toml for a home that has none. `adapt` returns the engine that the server
+    uses. The store and the nodes outlive the
     controller, and another controller finds its jobs there.
     """
     fleet = SimFleet(nodes, clock=clock.now, rng=rng, run_time=run_time, sleep=clock.sleep)
@@ -121,7 +124,7 @@ async def simulated(
     controller = Controller(adapters, config=_config(paths, config))
     await controller.load()
     engine = native_engine(controller, trees, config_path=paths.config)
-    server = ApiServer(engine, paths, stop=stop, clock=clock.now)
+    server = ApiServer(adapt(engine), paths, stop=stop, clock=clock.now)
     async with asyncio.TaskGroup() as group:
         loop = group.create_task(controller.run())
         for node in nodes:

@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Self
 
-from warpdeck.base.paths import Paths, default_paths
+from warpdeck.base.errors import UserError
+from warpdeck.base.paths import OWN, Paths, default_paths
 from warpdeck.notation.options.submit_files import LIMITS_FILE
 from warpdeck.slurm.shims.sbatch_script import ANSWER_FD
 from warpdeck_agent.client.process import NICENESS, UMASK, by_name, is_text
@@ -163,7 +164,10 @@ def _home_of(env: Mapping[str, str]) -> str:
     """
     if not env.get("HOME") or env.get("WARPDECK_HOME", "/")[:1] not in ("", "/"):
         raise LeftToClient("its home is relative")
-    return default_paths(env).home
+    try:
+        return default_paths(env, engine=OWN).home
+    except UserError as error:
+        raise LeftToClient(error.message) from error
 
 
 def _check_name(path: str) -> None:

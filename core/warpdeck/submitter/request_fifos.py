@@ -7,6 +7,9 @@
 A shell opens its slot for reading before it sends the request. Only the submitter holds the writing end, so
 if it is killed at any time, the shell reads an end of file. Slots and their names are never reused, so a late
 writer cannot reach another shell.
+
+A used slot is removed before its `.taken` file. So if a shell could create the `.taken` file and the slot still
+exists, then the slot is free. Otherwise another shell has used it up, and the shell tries the next slot.
 """
 
 from __future__ import annotations
@@ -62,7 +65,7 @@ class Slot:
             raise BlockingIOError("an answer that is too long")
 
     def close(self) -> None:
-        """End the answer and remove the slot."""
+        """End the answer and remove the slot, in the order that the shells depend on."""
         os.close(self._descriptor)
         for path in (self._path, self._path + TAKEN):
             with contextlib.suppress(FileNotFoundError):
@@ -146,7 +149,10 @@ class Slots:
                 self._ready[name] = Slot(os.path.join(self._folder, name))
 
     def sweep(self, now: float) -> None:
-        """Remove slots that were taken but never used for a request. `now` is a monotonic time."""
+        """Remove slots that were taken but never used for a request, and `.taken` files without a slot.
+
+        `now` is a monotonic time.
+        """
         if now - self._swept < SWEEP_S:
             return
         self._swept = now
@@ -154,6 +160,11 @@ class Slots:
         for name in taken & self._stale:
             self._ready.pop(name).close()
         self._stale = taken
+        names = set(os.listdir(self._folder))
+        for name in names:
+            if name.endswith(TAKEN) and name.removesuffix(TAKEN) not in names:
+                with contextlib.suppress(FileNotFoundError):  # a worker has just removed it with its slot
+                    os.unlink(os.path.join(self._folder, name))
 
     def close(self) -> None:
         """Stop accepting requests. Shells that have no answer yet use the client in Python."""

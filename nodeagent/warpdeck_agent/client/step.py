@@ -265,6 +265,8 @@ class StepClient:
             if self._files is not None and self._files.pty:
                 self._send_raw(self._files.size_frames())
             return
+        if number in self._step.get("ignores", ()):
+            return
         if number != signal.SIGINT:
             self._tell("step_order", what="signal", signal=number)
             return

@@ -13,7 +13,8 @@ from tests.support.home import Home
 from tests.support.waiting import WAIT_S
 
 from warpdeck.base.paths import Paths
-from warpdeck.protocol.results import Delta
+from warpdeck.protocol.results import Delta, Welcome
+from warpdeck.protocol.site_rows import EngineRow
 from warpdeck_tui.data.connection import Core
 
 HANGING_MESSAGE = "Controller not responding, waiting"
@@ -25,10 +26,12 @@ class ConnectionLog:
     def __init__(self) -> None:
         self.messages: asyncio.Queue[str] = asyncio.Queue()
 
-    def linked(self, user: str) -> None:
+    def linked(self, welcome: Welcome) -> None:
         self.messages.put_nowait("linked")
 
     def told(self, delta: Delta) -> None: ...
+
+    def looked(self, engine: EngineRow) -> None: ...
 
     def went_away(self, message: str) -> None:
         self.messages.put_nowait(message)

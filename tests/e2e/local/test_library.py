@@ -13,12 +13,14 @@ from concurrent.futures import (
     FIRST_EXCEPTION,
     CancelledError,
     Executor,
+    Future,
     ThreadPoolExecutor,
     as_completed,
     wait,
 )
 from pathlib import Path
 from queue import Queue
+from typing import Any
 
 import pytest
 from tests.e2e.local import typed_program
@@ -26,6 +28,7 @@ from tests.support.home import Home, temporary_home
 from tests.support.waiting import eventually, eventually_async
 
 import warpdeck
+from warpdeck.library.callfutures import CallFuture
 
 LONG_S = 60.0
 """Time limit for work of about a second, such as a job on a busy machine."""
@@ -295,7 +298,9 @@ def test_calls_return_in_order_or_as_they_complete(pool: warpdeck.Executor) -> N
 def test_calls_in_a_burst_become_one_array(pool: warpdeck.Executor) -> None:
     futures = [pool.submit(square, number) for number in range(12)]
     assert [future.result(LONG_S) for future in futures] == [number * number for number in range(12)]
-    submissions = {future.job.id.split("_")[0] for future in futures}
+    jobs = [future.job for future in futures if future.job is not None]
+    assert len(jobs) == len(futures)
+    submissions = {job.id.split("_")[0] for job in jobs}
     assert len(submissions) < 6
 
 
@@ -342,7 +347,12 @@ def test_an_argument_that_cannot_be_sent_fails_only_its_call(pool: warpdeck.Exec
 def test_a_callback_can_use_the_client(deck: warpdeck.Client, pool: warpdeck.Executor) -> None:
     states: Queue[str] = Queue()
     future = pool.submit(square, 6)
-    future.add_done_callback(lambda done: states.put(deck.job(done.job.id).state()))
+
+    def put_state(done: Future[int]) -> None:
+        assert isinstance(done, CallFuture) and done.job is not None
+        states.put(deck.job(done.job.id).state())
+
+    future.add_done_callback(put_state)
     assert (states.get(timeout=LONG_S), future.result()) == ("COMPLETED", 36)
 
 
@@ -417,7 +427,8 @@ def test_the_executor_behaves_like_that_of_the_standard_library(
     good, bad = any_executor.submit(divmod, 7, 2), any_executor.submit(divmod, 7, 0)
     assert {good, bad} == set(as_completed([good, bad], LONG_S))
     assert (good.result(), type(bad.exception())) == ((3, 1), ZeroDivisionError)
-    done, pending = wait([waiting, good, bad], return_when=FIRST_EXCEPTION, timeout=LONG_S)
+    calls: list[Future[Any]] = [waiting, good, bad]
+    done, pending = wait(calls, return_when=FIRST_EXCEPTION, timeout=LONG_S)
     assert (waiting in pending, bad in done) == (True, True)
     eventually(waiting.running, what="the call runs")
     assert not waiting.cancel()
@@ -445,7 +456,7 @@ def test_an_exception_of_a_call_is_raised_by_result(pool: warpdeck.Executor) -> 
     with pytest.raises(LookupError, match="not there") as raised:
         future.result(LONG_S)
     assert "in fails" in str(raised.value.__cause__)
-    assert future.job.state() == "FAILED"
+    assert future.job is not None and future.job.state() == "FAILED"
 
 
 def test_a_call_whose_job_dies_raises_its_end_and_last_output(pool: warpdeck.Executor) -> None:
@@ -464,6 +475,7 @@ def test_a_waiting_call_can_be_cancelled_with_its_job(deck: warpdeck.Client) -> 
         assert future.cancel() and future.cancel()
         with pytest.raises(CancelledError):
             future.result()
+        assert future.job is not None
         assert future.job.wait(timeout_s=LONG_S).rows[0].state == "CANCELLED"
         late = pool.submit(square, 3)
         pool.shutdown(cancel_futures=True)

@@ -22,7 +22,7 @@ from tests.support.home import Home
 from tests.support.processes import running
 from tests.support.waiting import eventually
 
-from warpdeck.daemon.controller_process import MAX_LOG_BYTES
+from warpdeck.daemon.home_process import MAX_LOG_BYTES
 
 UP = [sys.executable, "-m", "warpdeck.cli.main", "up", "--no-local-node"]
 

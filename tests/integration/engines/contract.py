@@ -118,7 +118,7 @@ class Client:
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
-    def bytes(self) -> bytes:
+    def received(self) -> bytes:
         return b"".join(self.chunks)
 
     async def opened(self, log: LogOpened) -> None:
@@ -154,7 +154,7 @@ class Client:
         """Start the stream and return all of its data."""
         await source(self)
         await self.until(lambda: self.end is not None)
-        return self.bytes
+        return self.received
 
 
 def labels(rows: Sequence[Any]) -> list[str]:
@@ -559,10 +559,10 @@ class EngineContract:
         job = await rig.submit("echo begun; while [ ! -e go-on ]; do sleep 0.1; done; echo over")
         source = await rig.engine.output.log(rig.user, ask.Log(job=job, follow=True), client.progress)
         await source(client)
-        await client.until(lambda: client.bytes == b"begun\n")
+        await client.until(lambda: client.received == b"begun\n")
         (rig.folder / "go-on").touch()
         await client.until(lambda: client.end is not None)
-        assert client.bytes == b"begun\nover\n"
+        assert client.received == b"begun\nover\n"
         assert client.end is not None and client.end.exit is not None and client.end.exit.code == 0
 
     async def test_logs_are_for_the_owner_and_of_started_jobs(self, rig: Rig) -> None:
@@ -589,7 +589,7 @@ class EngineContract:
         await stream.resize(30, 100)
         await stream.write(b"echo $((6 * 7)); exit 4\n")
         await client.until(lambda: client.end is not None)
-        assert b"42" in client.bytes
+        assert b"42" in client.received
         assert client.end is not None and client.end.exit is not None and client.end.exit.code == 4
         with pytest.raises(UserError) as refused:
             await rig.engine.output.terminal(rig.user, ask.Attach(job=job), client.progress)
@@ -600,7 +600,7 @@ class EngineContract:
         message = ask.Tunnel(job=job, argv=("cat",))
         stream = await (await rig.engine.output.tunnel(rig.user, message, client.progress))(client)
         await stream.write(b"there and back")
-        await client.until(lambda: client.bytes == b"there and back")
+        await client.until(lambda: client.received == b"there and back")
         await stream.write(b"")
         await client.until(lambda: client.end is not None)
         assert client.end == StreamEnd()

@@ -17,6 +17,6 @@ class TestSlurm(EngineContract):
 
     @pytest_asyncio.fixture(scope="class", loop_scope="class")
     async def rig(self) -> AsyncIterator[Rig]:
-        with small_slurm() as slurm:
+        with small_slurm(accounting=True) as slurm:
             async for made in slurm_rig(slurm):
                 yield made

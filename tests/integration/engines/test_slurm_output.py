@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import pytest
 import pytest_asyncio
 from tests.integration.engines.contract import Client, Rig
 from tests.integration.engines.slurm_rig import slurm_rig, small_slurm
 from tests.slurm_parity.peer.real_slurm import RealSlurm
+from tests.support.waiting import eventually_async
 
 from warpdeck.base.errors import UserError
+from warpdeck.ports.engine_streams import ByteStream, StreamEnd
 from warpdeck.protocol import requests as ask
 
 pytestmark = [pytest.mark.slurm, pytest.mark.asyncio(loop_scope="module")]
@@ -41,7 +44,7 @@ async def sbatch(rig: Rig, slurm: RealSlurm, script: str, *options: str) -> str:
     return job
 
 
-async def log(rig: Rig, job: str, **fields: object) -> Client:
+async def log(rig: Rig, job: str, **fields: Any) -> Client:
     client = Client()
     source = await rig.engine.output.log(rig.user, ask.Log(job=job, **fields), client.progress)
     await source(client)
@@ -50,7 +53,7 @@ async def log(rig: Rig, job: str, **fields: object) -> Client:
 
 async def ended(client: Client) -> bytes:
     await client.until(lambda: client.end is not None)
-    return client.bytes
+    return client.received
 
 
 async def test_the_log_of_a_job_of_sbatch_is_found_by_its_pattern(rig: Rig, slurm: RealSlurm) -> None:
@@ -91,14 +94,14 @@ async def test_a_file_that_is_replaced_or_truncated_is_followed(rig: Rig, slurm:
     job = await sbatch(rig, slurm, "echo one; sleep 600", "--output=turned")
     path = rig.folder / "turned"
     client = await log(rig, job, follow=True)
-    await client.until(lambda: client.bytes == b"one\n")
+    await client.until(lambda: client.received == b"one\n")
     fresh = rig.folder / "fresh"
     fresh.write_bytes(b"another file\n")
     fresh.rename(path)
-    await client.until(lambda: client.bytes == b"one\nanother file\n")
+    await client.until(lambda: client.received == b"one\nanother file\n")
     os.truncate(path, 0)
     path.write_bytes(b"two\n")
-    await client.until(lambda: client.bytes == b"one\nanother file\ntwo\n")
+    await client.until(lambda: client.received == b"one\nanother file\ntwo\n")
     await asyncio.to_thread(slurm.ok, "scancel", job)
     await ended(client)
 
@@ -124,3 +127,62 @@ async def test_a_job_without_a_file_says_so(rig: Rig, slurm: RealSlurm) -> None:
     await rig.until(job, lambda row: row.state == "COMPLETED")
     with pytest.raises(UserError, match="has no output file"):
         await log(rig, job)
+
+
+async def test_a_tunnel_to_a_program_carries_bytes_both_ways(rig: Rig, slurm: RealSlurm) -> None:
+    job = await sbatch(rig, slurm, "srun sleep 600", "--gres=gpu:2")
+    client = Client()
+    message = ask.Tunnel(job=job, argv=("cat",))
+    stream = await (await rig.engine.output.tunnel(rig.user, message, client.progress))(client)
+    data = bytes(range(256)) * 10_000
+    sending = asyncio.create_task(stream.write(data))
+    await client.until(lambda: client.received == data)
+    await sending
+    await stream.write(b"")
+    await client.until(lambda: client.end is not None)
+    assert client.end == StreamEnd() and client.log is not None and client.log.node == rig.node
+    await asyncio.to_thread(slurm.ok, "scancel", job)
+
+
+async def test_a_program_that_fails_is_explained(rig: Rig, slurm: RealSlurm) -> None:
+    job = await sbatch(rig, slurm, "sleep 600")
+    client = Client()
+    message = ask.Tunnel(job=job, argv=("sh", "-c", "echo no >&2; exit 3"))
+    await (await rig.engine.output.tunnel(rig.user, message, client.progress))(client)
+    await client.until(lambda: client.end is not None)
+    assert client.end == StreamEnd("no")
+    missing = Client()
+    message = ask.Tunnel(job=job, argv=("/no/such/program",))
+    await (await rig.engine.output.tunnel(rig.user, message, missing.progress))(missing)
+    await missing.until(lambda: missing.end is not None)
+    assert missing.end is not None and "No such file" in missing.end.error
+    await asyncio.to_thread(slurm.ok, "scancel", job)
+
+
+async def test_a_tunnel_to_a_port_carries_bytes_both_ways(rig: Rig, slurm: RealSlurm) -> None:
+    server = "import socket; s = socket.create_server(('127.0.0.1', 18888)); c = s.accept()[0]; c.sendall(c.recv(99)); c.close()"
+    job = await sbatch(rig, slurm, f'echo up; python3 -c "{server}"; sleep 600', "--output=server")
+    await eventually_async(lambda: (rig.folder / "server").exists() and (rig.folder / "server").read_text())
+    client, stream = await _to_port(rig, job, 18888)
+    await stream.write(b"hello")
+    await client.until(lambda: client.received == b"hello")
+    await stream.write(b"")
+    await client.until(lambda: client.end is not None)
+    assert client.end == StreamEnd()
+    await asyncio.to_thread(slurm.ok, "scancel", job)
+
+
+async def _to_port(rig: Rig, job: str, port: int) -> tuple[Client, ByteStream]:
+    """Return a client of an open tunnel. The server may not listen yet, so several attempts may be necessary."""
+    while True:
+        client = Client()
+        source = await rig.engine.output.tunnel(rig.user, ask.Tunnel(job=job, port=port), client.progress)
+        stream = await source(client)
+        await _opened(client)
+        if client.log is not None:
+            return client, stream
+        assert client.end is not None and f"nothing listens on port {port}" in client.end.error
+
+
+async def _opened(client: Client) -> None:
+    await client.until(lambda: client.log is not None or client.end is not None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from tests.support.core import make_request
 from tests.support.served import Raw, served
@@ -60,7 +61,7 @@ async def test_ended_jobs_are_returned_only_on_request(short_tmp: Path) -> None:
     async with served(short_tmp / "h", store=await filled(6)) as site:
         client = await Raw.connect(site.paths)
 
-        async def found(**fields: object) -> list[int]:
+        async def found(**fields: Any) -> list[int]:
             answer = await client.request("records", fields=["id"], **fields)
             return [job["id"] for job in answer["result"]["jobs"]]
 
@@ -88,11 +89,12 @@ async def test_scripts_are_returned_only_to_their_owner(short_tmp: Path) -> None
 async def test_invalid_queries_are_refused(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site:
         client = await Raw.connect(site.paths)
-        for fields, text in (
+        queries: tuple[tuple[dict[str, Any], str], ...] = (
             ({"ids": ["x"]}, "is not a job ID"),
             ({"states": ["NOPE"]}, "no job state"),
             ({"fields": ["nope"]}, "unknown job field nope"),
-        ):
+        )
+        for fields, text in queries:
             answer = await client.request("records", **fields)
             assert answer["t"] == "error" and text in answer["message"]
         await client.close()

@@ -19,7 +19,7 @@ from tests.support.served import Raw, Served, as_uid, frame, served
 
 from warpdeck import __version__
 from warpdeck.base.errors import RESTART, UserError
-from warpdeck.model import Request
+from warpdeck.model import JobId, Request
 from warpdeck.protocol import requests
 from warpdeck.server import paging
 from warpdeck.server.connection import MAX_STREAMS, OUTBOX_BYTES
@@ -324,7 +324,7 @@ async def test_users_of_a_shared_controller_access_only_their_own_jobs(short_tmp
         root = await Raw.connect(site.paths)
         request = msgspec.to_builtins(make_request("secret", hold=True, env={"TOKEN": "x"}))
         job = str((await ann.request("submit", request=request))["result"]["job_id"])
-        assert site.controller.state.jobs[int(job)].uid == ANN
+        assert site.controller.state.jobs[JobId(int(job))].uid == ANN
         for kind, fields in (
             ("cancel", {"jobs": [job]}),
             ("hold", {"jobs": [job]}),
@@ -373,17 +373,15 @@ async def upload(raw: Raw, data: bytes, *, number: int = 1, **lies: Any) -> dict
 async def test_an_upload_is_kept_if_it_matches_its_announcement(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site:
         raw = await Raw.connect(site.paths)
-        for number, (lies, text) in enumerate(
-            (
-                ({"sha256": "0" * 64}, "damaged"),
-                ({"size_bytes": 3}, "larger than announced"),
-                ({"size_bytes": 30}, "damaged"),
-                ({"size_bytes": 0}, "the snapshot has 0 bytes"),
-                ({"size_bytes": 2**40}, "the limit"),
-                ({"tree": "../x"}, "an invalid id"),
-            ),
-            start=1,
-        ):
+        announcements: tuple[tuple[dict[str, Any], str], ...] = (
+            ({"sha256": "0" * 64}, "damaged"),
+            ({"size_bytes": 3}, "larger than announced"),
+            ({"size_bytes": 30}, "damaged"),
+            ({"size_bytes": 0}, "the snapshot has 0 bytes"),
+            ({"size_bytes": 2**40}, "the limit"),
+            ({"tree": "../x"}, "an invalid id"),
+        )
+        for number, (lies, text) in enumerate(announcements, start=1):
             answer = await upload(raw, b"packed tree", number=number, **lies)
             assert text in answer["message"] + answer["hint"], lies
             assert not (await raw.request("have_tree", number=50 + number, tree="a" * 40))["result"]["have"]

@@ -45,8 +45,8 @@ class Mirror:
     def take(self, delta: dict[str, Any]) -> None:
         for row in msgspec.convert(delta["jobs"], list[JobRow]):
             self.jobs[row.id] = row
-        for row in msgspec.convert(delta["nodes"], list[NodeRow]):
-            self.nodes[row.name] = row
+        for node in msgspec.convert(delta["nodes"], list[NodeRow]):
+            self.nodes[node.name] = node
         for number in delta["gone_jobs"]:
             self.jobs.pop(number, None)
         for name in delta["gone_nodes"]:
@@ -112,7 +112,7 @@ async def something(site: Served, agents: list[Agent], rng: random.Random) -> No
             )
         case 2:
             kind = rng.choice((Cancelled, Held, Released, Requeued))
-            await control.apply(kind(principal=ANN, jobs=name))  # type: ignore[arg-type]
+            await control.apply(kind(principal=ANN, jobs=name))
         case 3:
             await control.apply(NodeLost(name=agent.name, reason="cut"))
         case 4:

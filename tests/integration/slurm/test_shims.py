@@ -1,6 +1,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -9,13 +10,13 @@ from warpdeck.slurm.command_table import APP, COMMANDS, FRONTED
 from warpdeck.slurm.shims.shim_scripts import install
 
 
-def test_every_command_has_its_own_script(tmp_path):
+def test_every_command_has_its_own_script(tmp_path: Path) -> None:
     folder = install(Paths(str(tmp_path)))
     assert sorted(os.listdir(folder)) == sorted({*COMMANDS, *FRONTED, APP})
     assert all(os.stat(os.path.join(folder, name)).st_mode & 0o777 == 0o700 for name in os.listdir(folder))
 
 
-def test_a_script_finds_warpdeck_in_any_environment_and_folder(tmp_path):
+def test_a_script_finds_warpdeck_in_any_environment_and_folder(tmp_path: Path) -> None:
     folder = install(Paths(str(tmp_path)))
     (tmp_path / "warpdeck.py").write_text("raise SystemExit('the wrong one')")
     env = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(tmp_path), "PYTHONHOME": "/nowhere"}
@@ -31,7 +32,7 @@ def test_a_script_finds_warpdeck_in_any_environment_and_folder(tmp_path):
     assert "usage: warpdeck srun" in result.stdout
 
 
-def test_existing_scripts_are_not_rewritten(tmp_path):
+def test_existing_scripts_are_not_rewritten(tmp_path: Path) -> None:
     folder = install(Paths(str(tmp_path)))
     before = os.stat(os.path.join(folder, "srun")).st_ino
     install(Paths(str(tmp_path)))
@@ -42,7 +43,7 @@ def test_existing_scripts_are_not_rewritten(tmp_path):
     "argv",
     [["-m", "warpdeck.slurm.runtime.commands", "sbatch", "--help"], ["-m", "warpdeck.cli.main", "--help"]],
 )
-def test_a_closed_pipe_is_ignored(argv):
+def test_a_closed_pipe_is_ignored(argv: list[str]) -> None:
     out, other_end = os.pipe()
     os.close(out)
     env = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}

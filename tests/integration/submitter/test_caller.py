@@ -91,7 +91,7 @@ def test_a_caller_that_has_ended_gets_no_answer(short_tmp: Path, slot: Slot) -> 
 def test_requests_with_a_local_meaning_use_the_python_client(
     short_tmp: Path, slot: Slot, environ: dict[str, str], text: int
 ) -> None:
-    with shell(short_tmp, "x", **environ) as pid, pytest.raises(LeftToClient):
+    with shell(short_tmp, "x", umask=0o022, **environ) as pid, pytest.raises(LeftToClient):
         CallingShell(ShellRequest(pid, text, slot), PATHS)
 
 

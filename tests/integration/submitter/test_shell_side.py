@@ -13,7 +13,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from tests.support.waiting import WAIT_S
+from tests.support.processes import read
+from tests.support.waiting import WAIT_S, eventually
 
 from warpdeck.slurm.shims.sbatch_script import LOOK, script
 from warpdeck.submitter.request_fifos import ShellRequest, Slots
@@ -166,6 +167,24 @@ def test_without_a_free_slot_the_python_client_is_used(desk: Desk) -> None:
         assert asking.communicate(timeout=WAIT_S) == ("<x>", "")
 
 
+def test_a_slot_that_served_another_shell_in_the_meantime_is_not_used(desk: Desk) -> None:
+    """The `.taken` file is a FIFO here, so the shell stops between its check of the slot and its mark."""
+    first = min(desk.folder.glob("*.slot"))
+    os.mkfifo(f"{first}.taken")
+    mark = desk.folder.parent / "mark"
+    os.link(f"{first}.taken", mark)
+    with desk.start("x") as asking:
+        eventually(lambda: b") S " in read(asking.pid, "stat"), what="the shell stops")
+        with open(desk.folder / "ask", "w", encoding="ascii") as other_shell:
+            other_shell.write(f"1 0 {first.name}\n")
+        desk.request().slot.close()
+        os.close(os.open(mark, os.O_RDONLY))  # lets the shell go on
+        request = desk.request()
+        request.slot.say("?\n1Submitted batch job 1\n.\n")
+        request.slot.close()
+        assert asking.communicate(timeout=WAIT_S) == ("Submitted batch job 1\n", "")
+
+
 def test_each_of_many_shells_has_a_separate_slot(desk: Desk) -> None:
     with ExitStack() as stack:
         asking = [stack.enter_context(desk.start(str(number))) for number in range(8)]
@@ -200,7 +219,7 @@ def test_the_python_client_gets_the_environment_unchanged(desk: Desk) -> None:
         "OPTIND": "7",
     }
     environ |= {f"V{number}": "x" * 100_000 for number in range(3)}
-    with desk.start("x", **environ) as asking:
+    with desk.start("x", stdout=subprocess.PIPE, **environ) as asking:
         asking.communicate(timeout=WAIT_S)
     found = dict(each.split("=", 1) for each in desk.environ.read_text().split("\0")[:-1])
     assert found == {"PATH": "/usr/bin:/bin", **environ}

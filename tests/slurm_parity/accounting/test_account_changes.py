@@ -170,12 +170,12 @@ def test_random_changes_leave_the_same_accounts_as_in_slurm(pair: SitePair, seed
         if warpdeck.rc != slurm.rc:
             differences.append([" ".join(argv), slurm, warpdeck])
     for line in RESULT_LINES:
-        slurm, warpdeck = (
+        expected, found = (
             sorted(ROOTS.sub("", cluster.run(["sacctmgr", "-nP", *line.split()]).out).splitlines())
             for cluster in (pair.slurm, pair.warpdeck)
         )
-        if warpdeck != slurm:
-            differences.append([line, diff_text(slurm, warpdeck)])
+        if found != expected:
+            differences.append([line, diff_text(expected, found)])
     assert not differences, pformat(differences, width=130)
 
 

@@ -63,10 +63,6 @@ REQUEUE_CASES = (
 class HoldPair(Pair):
     """Both schedulers with jobs of the owner."""
 
-    @property
-    def both(self) -> tuple[RealSlurm, WarpdeckCluster]:
-        return self.slurm, self.warpdeck
-
     def submit(self, *options: str, user: str = OWNER) -> tuple[str, str]:
         argv = ["sbatch", "--parsable", "-o", "/dev/null", *options, "--wrap", "sleep 1000"]
         slurm, warpdeck = (cluster.run(argv, user=user).out.strip() for cluster in self.both)
@@ -164,9 +160,9 @@ def test_a_job_is_requeued_and_held_as_in_slurm(pair: HoldPair, case: str, user_
     eventually(lambda: pair.states(jobs)[0] in ("PENDING", "SPECIAL_EXIT"), what="Slurm's job waits again")
     states = [pair.job_state(cluster, job) for cluster, job in zip(pair.both, jobs, strict=True)]
     assert states[1] == states[0]
-    for states in ("SE", "PD", "RD,SE"):
+    for short_names in ("SE", "PD", "RD,SE"):
         listed = [
-            cluster.run(["squeue", "-h", "-t", states, "-j", job, "-o", "%T %R"]).out
+            cluster.run(["squeue", "-h", "-t", short_names, "-j", job, "-o", "%T %R"]).out
             for cluster, job in zip(pair.both, jobs, strict=True)
         ]
         assert listed[1] == listed[0]

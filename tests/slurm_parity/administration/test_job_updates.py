@@ -164,7 +164,7 @@ def test_a_release_restores_the_computed_priority(pair: JobPair) -> None:
     """A release does this after a priority was set, and also if the job was held, as the man page says."""
     jobs = pair.submit(("--begin=now+1hour", "-J", "late"))
     flags: list[list[bool]] = []
-    for cluster, job in zip((pair.slurm, pair.warpdeck), jobs, strict=True):
+    for cluster, job in zip(pair.both, jobs, strict=True):
         is_seven = []
         seven = ["update", f"jobid={job}", "priority=7"]
         for argv in (seven, ["hold", str(job)], ["release", str(job)], seven, ["release", str(job)]):

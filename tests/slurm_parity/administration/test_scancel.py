@@ -20,7 +20,7 @@ SUBMITTED = (
     ["--wrap", "true"],
 )
 """The jobs 1 to 4 of both schedulers. All are held."""
-COMMAND_LINES = (
+COMMAND_LINES: tuple[list[str], ...] = (
     [],
     ["999"],
     ["abc"],

@@ -435,7 +435,7 @@ def test_updated_node_features_are_written_to_the_configuration(pair: Pair) -> N
     assert pair.warpdeck.run(["sinfo", "-h", "-p", "gpu", "-o", "%N %w %f"]).out == "n[1-4] 1 (null)\n"
 
 
-def test_scontrol_show_config_has_the_keys_of_slurm(pair):
+def test_scontrol_show_config_has_the_keys_of_slurm(pair: Pair) -> None:
     def config_values(text: str) -> dict[str, str]:
         pairs = (line.partition("=") for line in text.splitlines() if " = " in line)
         return {name.strip(): value.strip() for name, _, value in pairs}
@@ -455,18 +455,17 @@ def test_scontrol_show_config_has_the_keys_of_slurm(pair):
 
 
 def test_a_pending_reason_names_the_unavailable_nodes(pair: Pair) -> None:
-    both = (pair.slurm, pair.warpdeck)
     pair.assert_same("scontrol", "update", "nodename=n2", "state=drain", "reason=x")
     for name, argv in (
         ("first", ["-N4"]),
         ("second", ["-w", "n2"]),
         ("third", ["-N2-4", "-p", "debug", "--exclusive"]),
     ):  # slurmctld words the reason of the first job differently.
-        for cluster in both:
+        for cluster in pair.both:
             assert not cluster.run(["sbatch", "-o", "/dev/null", "-J", name, *argv, "--wrap", "true"]).err
 
     expected_row = "PENDING ReqNodeNotAvail, UnavailableNodes:n2|(ReqNodeNotAvail, UnavailableNodes:n2)\n"
-    for cluster, name in itertools.product(both, ("second", "third")):
+    for cluster, name in itertools.product(pair.both, ("second", "third")):
         squeue_argv = ["squeue", "-h", "-n", name, "-o", "%T %r|%R"]
         eventually(
             lambda side=cluster, argv=squeue_argv: side.run(argv).out == expected_row,
@@ -474,6 +473,6 @@ def test_a_pending_reason_names_the_unavailable_nodes(pair: Pair) -> None:
         )
         node_texts = cluster.run(["scontrol", "show", "job"]).out
         assert "JobState=PENDING Reason=ReqNodeNotAvail,_UnavailableNodes:n2 " in node_texts
-    for cluster in both:
+    for cluster in pair.both:
         cluster.run(["scancel", "-n", "first,second,third"])
     pair.assert_same("scontrol", "update", "nodename=n2", "state=resume")

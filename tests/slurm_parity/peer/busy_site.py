@@ -76,7 +76,7 @@ class BusySite(Pair):
         argv = ["squeue", "-h", "-r", "-t", "all", "-j", str(job), "-o", "%t"]
         for cluster in (self.slurm, self.warpdeck):
             eventually(
-                lambda cluster=cluster: state in cluster.run(argv).out.split(),  # type: ignore[misc]
+                lambda cluster=cluster: state in cluster.run(argv).out.split(),
                 timeout_s=UP_S,
                 what=f"{job} is {state}",
             )

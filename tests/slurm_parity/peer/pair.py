@@ -19,6 +19,7 @@ from .real_slurm import SITE, CommandResult, RealSlurm
 from .warpdeck_cluster import SITE as WARPDECK_SITE
 from .warpdeck_cluster import WarpdeckCluster
 
+Side = RealSlurm | WarpdeckCluster
 P = TypeVar("P", bound="Pair")
 H100_SITE = SITE.replace(
     "Sockets=2 CoresPerSocket=4 ThreadsPerCore=2 RealMemory=64000", "RealMemory=65536"
@@ -49,6 +50,10 @@ class Pair:
     def __init__(self, slurm: RealSlurm, warpdeck: WarpdeckCluster) -> None:
         self.slurm = slurm
         self.warpdeck = warpdeck
+
+    @property
+    def both(self) -> tuple[Side, Side]:
+        return self.slurm, self.warpdeck
 
     def assert_same(
         self,

@@ -46,7 +46,10 @@ def commands(slurm: RealSlurm, tmp_path: Path) -> SlurmCommands:
 async def test_the_tables_of_this_version_are_read(commands: SlurmCommands, slurm: RealSlurm) -> None:
     version = read_version(await commands.read("sbatch", "--version"))
     assert slurm.ok("sinfo", "--version").split() == ["slurm-wlm", str(version)]
-    jobs = {each.job.request.name: each.job for each in read_jobs(await commands.table(SQUEUE, COLUMNS))}
+    jobs = {
+        each.job.request.name: each.job
+        for each in read_jobs([row async for rows in commands.table(SQUEUE, COLUMNS) for row in rows])
+    }
     assert jobs.keys() == {"runs", NEW_NAME}
     allocation = jobs["runs"].allocation
     assert jobs["runs"].state == "RUNNING" and allocation is not None and allocation.gpu_count() == 2

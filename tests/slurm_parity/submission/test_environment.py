@@ -9,7 +9,6 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,7 +25,7 @@ dump "$TOLD/batch"
 srun bash -c 'dump "$TOLD/task.$SLURM_PROCID"'
 """
 DUMP_SHELL = """python3 -c 'import json, os, sys; json.dump(dict(os.environ), open(sys.argv[1] + "/shell", "w"))' "$1"\n"""
-SBATCH_OPTIONS = (
+SBATCH_OPTIONS: tuple[list[str], ...] = (
     [],
     ["-n", "2"],
     ["-N", "2"],
@@ -101,7 +100,7 @@ VARYING = {
     "SLURM_MEM_BIND",  # Our srun sets it to quiet for tasks.
 }
 """Variables with values that depend on the machine or the job."""
-SALLOC_OPTIONS = (
+SALLOC_OPTIONS: tuple[list[str], ...] = (
     [],
     ["-n", "2"],
     ["-N", "2", "--mem=100"],
@@ -113,7 +112,7 @@ PREFIXES = ("SLURM", "CUDA_VISIBLE", "GPU_DEVICE", "ENVIRONMENT")
 
 
 @pytest.fixture(scope="module")
-def cluster(lab: Lab, shared_home: Home) -> Iterator[Home]:
+def cluster(lab: Lab, shared_home: Home) -> Home:
     """A home with two hosts as nodes."""
     for host in (1, 2):
         argv = ["--name", f"env{host}", "--accept-host-key", lab.fingerprint(host)]

@@ -34,7 +34,7 @@ JOBS = (
     ),
     ("-H", "-J", "plain"),
 )
-FORMATS = (
+FORMATS: tuple[list[str], ...] = (
     ["-o", "%i %A %F %K %j %T %r %D %C %l %P %k"],
     ["-O", "jobid,jobarrayid,hetjobid,hetjoboffset,hetjobidset,name,state,batchflag,command:60,stdout:60"],
     [],

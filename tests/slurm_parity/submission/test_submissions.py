@@ -75,7 +75,7 @@ def jobs(pair: Pair) -> Jobs:
             pair.warpdeck.wait_until_running(int(job_id))
             pair.warpdeck.report_job_end(int(job_id), exit_code=exit_code)
             argv = ("squeue", "-h", "-t", "all", "-j", job_id, "-o", "%t")
-            eventually(lambda argv=argv: pair.slurm.ok(*argv) in ("CD\n", "F\n"), what="the job ends")  # type: ignore[misc]
+            eventually(lambda argv=argv: pair.slurm.ok(*argv) in ("CD\n", "F\n"), what="the job ends")
     return ids
 
 
@@ -88,15 +88,14 @@ def _submit(pair: Pair, *argv: str) -> list[tuple[int, str, str]]:
 
 
 def _squeue_rows(pair: Pair, submitted: list[tuple[int, str, str]], form: str) -> list[str]:
-    both = (pair.slurm, pair.warpdeck)
     return [
         cluster.run(["squeue", "-h", "-t", "all", "-j", number, "-o", form]).out
-        for cluster, (_, number, _) in zip(both, submitted, strict=True)
+        for cluster, (_, number, _) in zip(pair.both, submitted, strict=True)
     ]
 
 
 def _cancel(pair: Pair, submitted: list[tuple[int, str, str]]) -> None:
-    for cluster, (_, number, _) in zip((pair.slurm, pair.warpdeck), submitted, strict=True):
+    for cluster, (_, number, _) in zip(pair.both, submitted, strict=True):
         cluster.run(["scancel", number])
 
 
@@ -290,7 +289,7 @@ def test_a_wrapped_command_becomes_the_same_script_as_in_slurm(pair: Pair) -> No
     submitted = _submit(pair, "-H")
     slurm, warpdeck = (
         cluster.run(["scontrol", "write", "batch_script", number, "-"]).out
-        for cluster, (_, number, _) in zip((pair.slurm, pair.warpdeck), submitted, strict=True)
+        for cluster, (_, number, _) in zip(pair.both, submitted, strict=True)
     )
     _cancel(pair, submitted)
     assert warpdeck == slurm and warpdeck.startswith("#!/bin/sh\n")
@@ -340,11 +339,10 @@ def _scontrol_fields(pair: Pair, submitted: list[tuple[int, str, str]], lines: s
     """Return the fields that scontrol shows, without GPU counts, which Slurm shows only if they are accounted
     for.
     """
-    both = (pair.slurm, pair.warpdeck)
     return [
         [
             re.sub(r",gres/gpu=\d+", "", found.group()).rstrip()
             for found in re.finditer(lines, cluster.run(["scontrol", "show", "job", "-d", number]).out)
         ]
-        for cluster, (_, number, _) in zip(both, submitted, strict=True)
+        for cluster, (_, number, _) in zip(pair.both, submitted, strict=True)
     ]

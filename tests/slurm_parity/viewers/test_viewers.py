@@ -149,7 +149,7 @@ def pair() -> Iterator[Pair]:
         "squeue -t all,PD",
     ],
 )  # fmt: skip
-def test_squeue_prints_the_output_of_slurm(pair, line):
+def test_squeue_prints_the_output_of_slurm(pair: Pair, line: str) -> None:
     if "clusters" in line:
         found = pair.warpdeck.run(line.split(" "))
         wanted = pair.slurm.run(line.split(" "))
@@ -223,7 +223,7 @@ def test_squeue_prints_the_output_of_slurm(pair, line):
         "sinfo word",
     ],
 )
-def test_sinfo_prints_the_output_of_slurm(pair, line):
+def test_sinfo_prints_the_output_of_slurm(pair: Pair, line: str) -> None:
     """Slurm's sinfo collects each partition in its own thread, so rows that it does not sort come in any
     order.
     """
@@ -276,7 +276,7 @@ def test_sinfo_prints_the_output_of_slurm(pair, line):
         "sstat -j ,",
     ],
 )
-def test_sprio_sshare_and_sstat_print_the_output_of_slurm(pair, line):
+def test_sprio_sshare_and_sstat_print_the_output_of_slurm(pair: Pair, line: str) -> None:
     pair.assert_same(*line.split(" "))
 
 
@@ -294,14 +294,14 @@ def test_sprio_sshare_and_sstat_print_the_output_of_slurm(pair, line):
     ]
     + ["sshare -x", "sshare word", "sdiag -x", "sacctmgr --json show user"],
 )
-def test_invalid_command_lines_print_the_messages_of_slurm(pair, line):
+def test_invalid_command_lines_print_the_messages_of_slurm(pair: Pair, line: str) -> None:
     pair.assert_same(*line.split(" "))
 
 
 @pytest.mark.parametrize(
     "line", ["squeue word", "squeue -j 1 -j 2", "squeue -s -j 2 3", "sprio 1", "sprio -j 1 2 -w"]
 )
-def test_an_extra_argument_is_refused_with_the_usage(pair, line):
+def test_an_extra_argument_is_refused_with_the_usage(pair: Pair, line: str) -> None:
     """The usage text is our own, in the same place."""
     found, wanted = pair.warpdeck.run(line.split(" ")), pair.slurm.run(line.split(" "))
     assert (found.rc, found.err, found.out[:12]) == (wanted.rc, wanted.err, wanted.out[:12])
@@ -310,17 +310,17 @@ def test_an_extra_argument_is_refused_with_the_usage(pair, line):
 @pytest.mark.parametrize(
     "line", ["strigger --get", "strigger", "strigger --get --clear", "strigger --nosuch"]
 )
-def test_strigger_lists_no_triggers(pair, line):
+def test_strigger_lists_no_triggers(pair: Pair, line: str) -> None:
     pair.assert_same(*line.split(" "))
 
 
-def test_setting_a_trigger_is_refused_with_an_alternative(pair):
+def test_setting_a_trigger_is_refused_with_an_alternative(pair: Pair) -> None:
     result = pair.warpdeck.run(["strigger", "--set", "--fini", "--jobid=1", "--program=/bin/true"])
     assert result.rc == 1
     assert "--set is not supported" in result.err and "--dependency" in result.err
 
 
-def test_sdiag_has_the_labels_of_slurm(pair):
+def test_sdiag_has_the_labels_of_slurm(pair: Pair) -> None:
     def labels(text: str) -> list[str]:
         before_calls = text.partition("Remote Procedure Call")[0]
         return [
@@ -334,7 +334,7 @@ def test_sdiag_has_the_labels_of_slurm(pair):
     assert warpdeck.out.splitlines()[-2:] == slurm.out.splitlines()[-2:]
 
 
-def test_json_of_jobs_and_nodes_has_the_keys_and_types_of_slurm(pair):
+def test_json_of_jobs_and_nodes_has_the_keys_and_types_of_slurm(pair: Pair) -> None:
     """The names and types of the values match for a running job, a waiting job, and a node."""
     for command, things, number in (("squeue", "jobs", 1), ("squeue", "jobs", 0), ("sinfo", "nodes", 0)):
         slurm = json.loads(pair.slurm.ok(command, "--json"))
@@ -351,7 +351,7 @@ def test_json_of_jobs_and_nodes_has_the_keys_and_types_of_slurm(pair):
         )
 
 
-def test_json_of_nodes_has_the_values_of_slurm(pair):
+def test_json_of_nodes_has_the_values_of_slurm(pair: Pair) -> None:
     """Slurm lists GPUs in tres only if they are accounted for; our controller always lists them."""
 
     def node_values(text: str) -> list[list[str | None]]:
@@ -366,7 +366,7 @@ def test_json_of_nodes_has_the_values_of_slurm(pair):
     assert '"tres": "cpu=16,mem=64G,billing=16,gres/gpu=4"' in pair.warpdeck.run(argv).out
 
 
-def test_yaml_has_the_keys_of_the_json_in_the_same_order(pair):
+def test_yaml_has_the_keys_of_the_json_in_the_same_order(pair: Pair) -> None:
     """The tags are YAML's own, so that any reader knows them. The keys are the same, in the same order."""
     text = pair.warpdeck.run(["squeue", "--yaml", "-j", "2"]).out
     job = json.loads(pair.warpdeck.run(["squeue", "--json", "-j", "2"]).out)["jobs"][0]
@@ -404,11 +404,13 @@ def test_yaml_has_the_keys_of_the_json_in_the_same_order(pair):
         ({"SPRIO_FORMAT": "%i|%r"}, "sprio -h"),
     ],
 )
-def test_environment_variables_replace_options_as_in_slurm(pair, env, line):
+def test_environment_variables_replace_options_as_in_slurm(
+    pair: Pair, env: dict[str, str], line: str
+) -> None:
     pair.assert_same(*line.split(" "), env=env)
 
 
-def test_drained_nodes_are_shown_as_in_slurm(pair):
+def test_drained_nodes_are_shown_as_in_slurm(pair: Pair) -> None:
     """Drain an idle and a busy node, and resume both afterwards."""
     for name in ("n1", "n4"):
         pair.slurm.ok(
@@ -436,12 +438,12 @@ def test_drained_nodes_are_shown_as_in_slurm(pair):
             client.call("node_resume", name=name)
 
 
-def test_cancelling_an_unknown_step_of_a_running_job_prints_the_message_of_slurm(pair):
+def test_cancelling_an_unknown_step_of_a_running_job_prints_the_message_of_slurm(pair: Pair) -> None:
     """The message appears twice and names only the job."""
     pair.assert_same("scancel", "2.7")
 
 
-def test_ended_jobs_are_shown_as_in_slurm(pair):
+def test_ended_jobs_are_shown_as_in_slurm(pair: Pair) -> None:
     pair.slurm.ok("scancel", "2")
     with pair.warpdeck.connect() as client:
         client.call("cancel", jobs=["2"])

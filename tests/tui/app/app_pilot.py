@@ -21,6 +21,7 @@ from warpdeck.controller.events.events import Submitted
 from warpdeck.controller.loop.controller import Controller
 from warpdeck.model import ArraySpec, GpuRequest, Job, NodeName, PtySize, Request, Resources
 from warpdeck.ports.caller import Principal
+from warpdeck.ports.engine import Engine
 from warpdeck.ports.ports import Store
 from warpdeck.sim.clock import SimClock
 from warpdeck.sim.demo import simulated
@@ -38,11 +39,17 @@ ME = pwd.getpwuid(os.geteuid()).pw_name
 class Cluster:
     """Two nodes of four GPUs. The controller can be stopped and restarted; store and nodes remain."""
 
-    def __init__(self, home: Path, store: Store | None = None) -> None:
+    def __init__(
+        self,
+        home: Path,
+        store: Store | None = None,
+        adapt: Callable[[Engine], Engine] = lambda engine: engine,
+    ) -> None:
         home.mkdir(mode=0o700, exist_ok=True)
         self.paths = Paths(str(home))
         self.nodes = [SimNode(NodeName(f"gpu{number:02d}"), gpus=4, cpus=16) for number in (1, 2)]
         self.store: Store = store or MemoryStore()
+        self._adapt = adapt
         self.ends: dict[str, tuple[float, int]] = {}
         """Run time in seconds and exit code by job name. Other jobs run for an hour."""
         self._stop = asyncio.Event()
@@ -96,6 +103,7 @@ class Cluster:
             clock=SimClock(),
             run_time=self._run_time,
             stop=self._stop,
+            adapt=self._adapt,
         )
         async with cluster as (self._controller, server):
             await server.start()
@@ -197,13 +205,15 @@ async def run_app(
     writes: bool = False,
     toasts: bool = False,
     store: Store | None = None,
+    adapt: Callable[[Engine], Engine] = lambda engine: engine,
     **options: Any,
 ) -> AsyncIterator[AppPilot]:
     """Run the app, connected to a running cluster.
 
-    `writes` records the output to the terminal for `written`. `toasts` draws notifications, too.
+    `writes` records the output to the terminal for `written`. `toasts` draws notifications, too. `adapt` returns
+    the engine that the server uses, such as an `OtherScheduler`.
     """
-    cluster = Cluster(folder / "home", store)
+    cluster = Cluster(folder / "home", store, adapt)
     await cluster.start()
     app = DeckApp(cluster.paths, **options)
     if writes:

@@ -14,7 +14,7 @@ from tests.tui.app.app_pilot import run_app
 
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import config_dir
-from warpdeck.model import ArraySpec, GpuRequest, Resources
+from warpdeck.model import ArraySpec, GpuRequest, JobId, Resources
 from warpdeck_tui.data.action_log import MOST_KEPT, ActionLog, Undo
 from warpdeck_tui.terminal import clipboard
 from warpdeck_tui.terminal.clipboard import FILE_NAME
@@ -149,12 +149,12 @@ async def test_a_time_limit_is_changed_and_undone(folder: Path) -> None:
         await ui.press("enter")
         await ui.shows_notification("Changed the time limit of 2 jobs")
         state = ui.cluster.controller.state
-        assert [state.jobs[number].time_limit_s for number in (1, 2)] == [9000, 5400]
+        assert [state.jobs[JobId(number)].time_limit_s for number in (1, 2)] == [9000, 5400]
         await ui.press("Z")
         await ui.shows_notification(
             "Undone: scontrol update JobId=1 TimeLimit=2:00:00; scontrol update JobId=2 TimeLimit=1:00:00"
         )
-        assert [state.jobs[number].time_limit_s for number in (1, 2)] == [7200, 3600]
+        assert [state.jobs[JobId(number)].time_limit_s for number in (1, 2)] == [7200, 3600]
         await ui.press("at")
         await ui.shows("scontrol update JobId=1,2 TimeLimit=+30")
 
@@ -179,7 +179,9 @@ async def test_a_priority_is_changed_and_undone(folder: Path) -> None:
         jobs = ui.cluster.controller.state.jobs
 
         def requested() -> list[tuple[int | None, int]]:
-            return [(jobs[number].request.priority, jobs[number].request.nice) for number in (3, 4)]
+            return [
+                (jobs[number].request.priority, jobs[number].request.nice) for number in (JobId(3), JobId(4))
+            ]
 
         for name in ("one", "two", "third"):
             await ui.cluster.submit(name, resources=Resources(gpus=GpuRequest(per_node=4)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from textual.dom import DOMNode
 
 from warpdeck_tui.app import DeckApp
 from warpdeck_tui.screens.admin import AdminScreen
@@ -27,7 +28,7 @@ from warpdeck_tui.widgets.cell_grid import CellGrid
 from warpdeck_tui.widgets.log.view import LogView
 from warpdeck_tui.widgets.virtual_table import VirtualTable
 
-OWNERS: dict[str, tuple[type, ...]] = {
+OWNERS: dict[str, tuple[type[DOMNode], ...]] = {
     "app": (DeckApp,),
     "queue": (QueueScreen,),
     "nodes": (NodesScreen,),

@@ -407,8 +407,8 @@ async def _write_history(database: Path) -> None:
     ]
     node = Node(name=NodeName("gpu01"), cpus=16, mem_bytes=64 << 30, gpus=gpus)
     await store.commit(
-        Changes(requests=((1, request),), jobs=tuple(jobs), nodes=(node,), next_job_id=JOBS + 1)
-    )  # type: ignore[arg-type]
+        Changes(requests=((JobId(1), request),), jobs=tuple(jobs), nodes=(node,), next_job_id=JOBS + 1)
+    )
     await store.close()
 
 

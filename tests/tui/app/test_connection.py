@@ -7,6 +7,7 @@ from pathlib import Path
 from tests.tui.app.app_pilot import run_app
 
 from warpdeck.protocol.results import Delta
+from warpdeck.store import MemoryStore
 from warpdeck_tui.screens.history import HistoryScreen
 from warpdeck_tui.screens.nodes import NodesScreen
 
@@ -18,7 +19,7 @@ async def test_a_lost_controller_is_reported_and_known_rows_stay(folder: Path) -
         await ui.cluster.stop()
         await ui.shows("reconnecting", "steady")
         await ui.press("c", "y")
-        await ui.shows_notification("The controller is not reachable")
+        await ui.shows_notification("The server is not reachable")
         await ui.cluster.start()
         await ui.hides("reconnecting")
         await ui.shows("steady", "● R")
@@ -44,6 +45,7 @@ async def test_rows_removed_during_an_outage_disappear(folder: Path) -> None:
         await ui.shows("✓ CD")
         await ui.cluster.stop()
         await ui.shows("reconnecting")
+        assert isinstance(ui.cluster.store, MemoryStore)
         ui.cluster.store._jobs.clear()
         await ui.cluster.start()
         await ui.shows("No jobs. Press n to submit one")

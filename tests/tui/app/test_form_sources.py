@@ -12,6 +12,7 @@ from tests.tui.app.test_submit import SCRIPT, commit_all, fill
 from tests.tui.app.test_viewmodels import row
 
 from warpdeck.base.errors import UserError
+from warpdeck.model import JobId
 from warpdeck_tui.user_files.presets import read_presets, remove_preset, save_preset
 from warpdeck_tui.viewmodels.jobs.form import Sheet, command_line
 from warpdeck_tui.viewmodels.jobs.form_sources import choices, latest, preset_of, with_preset
@@ -105,7 +106,7 @@ async def test_the_form_opens_with_the_last_job_and_the_current_script(folder: P
     (folder / "work/train.sh").write_text(SCRIPT)
     async with run_app(folder) as ui:
         await submit_script(ui)
-        assert ui.cluster.controller.state.jobs[1].request.script_args == ("--lr", "0.1")
+        assert ui.cluster.controller.state.jobs[JobId(1)].request.script_args == ("--lr", "0.1")
         (folder / "work/train.sh").write_text(SCRIPT.replace("hostname", "uname"))
         await ui.press("n")
         await ui.shows("New job   from job 1", "uname", "submit --gpus=1")
@@ -177,7 +178,9 @@ async def test_a_job_may_run_with_the_code_of_another_job(folder: Path) -> None:
         await ui.shows("--code-of=1")
         await ui.press("enter")
         await ui.shows_notification("Submitted job 2")
-        first, second = (ui.cluster.controller.state.jobs[number].request.snapshot for number in (1, 2))
+        first, second = (
+            ui.cluster.controller.state.jobs[JobId(number)].request.snapshot for number in (1, 2)
+        )
         assert first is not None
         assert second == first
 
@@ -194,7 +197,7 @@ async def test_a_job_runs_again_after_a_confirmation_with_its_snapshot(folder: P
         await ui.shows("Run job 1 again?", "snapshot of commit", "$ warpdeck rerun 1")
         await ui.press("y")
         await ui.shows_notification("Submitted job 2")
-        first, second = (ui.cluster.controller.state.jobs[number].request for number in (1, 2))
+        first, second = (ui.cluster.controller.state.jobs[JobId(number)].request for number in (1, 2))
         assert second == first
         await ui.press("at")
         await ui.shows("warpdeck rerun 1")

@@ -57,7 +57,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 async def _begin(path: Path) -> None:
     store = await SqliteStore.open(str(path))
     jobs = (template(1 << 20, failed=False), template((1 << 20) + 1, failed=True))
-    await store.commit(Changes(requests=((1, jobs[0].request),), jobs=jobs, next_job_id=1 << 21))
+    await store.commit(Changes(requests=((JobId(1), jobs[0].request),), jobs=jobs, next_job_id=1 << 21))
     await store.close()
 
 

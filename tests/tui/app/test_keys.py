@@ -11,6 +11,7 @@ from tests.tui.app.app_pilot import AppPilot, run_app
 from textual.binding import Binding
 from textual.keys import _character_to_key
 from textual.screen import Screen
+from textual.widget import Widget
 from textual.widgets import Input
 
 from warpdeck.base.paths import config_dir
@@ -109,7 +110,8 @@ async def test_no_key_has_two_actions_for_any_focus(folder: Path, name: str) -> 
     """Bindings are collected as in Textual, from the focused widget up to the app."""
     async with run_app(folder) as ui:
         screen = await open_screen(ui, name)
-        for widget in screen.focus_chain or [None]:
+        focused: list[Widget | None] = [*screen.focus_chain] or [None]
+        for widget in focused:
             screen.set_focus(widget)
             meanings: dict[str, set[str]] = {}
             for node, bound in screen._modal_binding_chain:

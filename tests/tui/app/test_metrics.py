@@ -13,6 +13,7 @@ from tests.tui.app.test_viewmodels import row, words
 
 from warpdeck.protocol.job_rows import CurveRow
 from warpdeck_tui.screens.metrics import MetricsPane
+from warpdeck_tui.screens.shared.deck_screen import DeckScreen
 from warpdeck_tui.terminal.glyph_sets import ascii_text
 from warpdeck_tui.viewmodels.jobs.chart import Page, Run, chart, figure, names, run_of
 from warpdeck_tui.viewmodels.jobs.readings import MAX_POINTS, Part, Point, Readings, readings, thinned
@@ -298,12 +299,14 @@ async def test_an_unchanged_chart_is_not_drawn_again(folder: Path) -> None:
         await ui.shows("✓ CD")
         await ui.press("enter", "m")
         await ui.shows("time ╵")
-        pane = ui.app.screen.query_one(MetricsPane)
+        screen = ui.app.screen
+        assert isinstance(screen, DeckScreen)
+        pane = screen.query_one(MetricsPane)
         made: list[tuple[int, int]] = []
         make = pane._make
         pane._make = lambda width, height: made.append((width, height)) or make(width, height)
-        ui.app.screen.draw()
-        ui.app.screen.draw()
+        screen.draw()
+        screen.draw()
         assert made == []
         await ui.press("x")
         assert pane._make is not make

@@ -35,7 +35,7 @@ async def test_a_cluster_without_nodes_shows_how_to_add_one(folder: Path) -> Non
             await ui.press("X")
             await ui.shows(f"Remove node {node}?")
             await ui.press("y")
-            await ui.until(lambda node=node: node not in ui.app.board.nodes, "the node is removed")  # type: ignore[misc]
+            await ui.until(lambda node=node: node not in ui.app.board.nodes, "the node is removed")
         await ui.shows("0 nodes", "No nodes. Press A to add one")
         await ui.press("v")
         await ui.shows("CPUS", "No nodes. Press A to add one")

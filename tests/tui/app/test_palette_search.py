@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
 import pytest
@@ -123,6 +123,7 @@ async def test_keys_are_processed_during_a_search_of_a_long_queue(folder: Path) 
             await asyncio.sleep(0)
             turns += 1
         assert task.result().score and turns >= 50_000 // SLICE
+        assert isinstance(search, AsyncGenerator)
         await search.aclose()
 
 

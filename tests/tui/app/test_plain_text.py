@@ -8,6 +8,7 @@ import io
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.tui.app.app_pilot import ME, run_app
@@ -79,7 +80,7 @@ async def test_past_nodes_are_printed_as_plain_text_and_json(folder: Path) -> No
         assert "ago" in listed and f" {job.id}" in listed
         one = "\n".join(await screen_text(paths, "node", PlainRequest("gpu01", at=began)))
         assert "ago" in one and f"job {job.id} of {ME}" in one
-        options = {"what": "", "everybody": True, "at": began, "as_json": True}
+        options: dict[str, Any] = {"what": "", "everybody": True, "at": began, "as_json": True}
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             assert await asyncio.to_thread(plain.main, paths, "gpus", **options) == 0
         (first, _) = json.loads(printed.getvalue())

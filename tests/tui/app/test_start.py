@@ -17,7 +17,7 @@ from textual.pilot import Pilot
 from textual.theme import BUILTIN_THEMES
 
 from warpdeck.base.paths import Paths
-from warpdeck.protocol.results import Delta
+from warpdeck.protocol.results import Delta, Welcome
 from warpdeck_tui.app import DeckApp
 from warpdeck_tui.terminal.preload import LATER
 
@@ -64,7 +64,7 @@ async def test_the_first_frame_reads_one_theme_and_each_style_sheet_once(
 
 async def test_the_first_rows_are_drawn_without_the_refresh_delay(folder: Path) -> None:
     async with waiting_app(folder) as (app, _):
-        app.updates.linked("ada")
+        app.updates.linked(Welcome(user="ada"))
         app.updates.told(Delta(ready=True))
         assert not app.refresher.is_planned
         app.updates.told(Delta())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -65,7 +66,7 @@ class Terminal:
 
 def update(*lines: list[tuple[str, int]]) -> LayoutUpdate:
     """Return an update of lines. Each line consists of texts with the number of their style."""
-    strips = [
+    strips: list[Iterable[Strip]] = [
         [Strip([Segment(text, STYLES[style]) for text, style in line]).adjust_cell_length(WIDTH)]
         for line in lines
     ]

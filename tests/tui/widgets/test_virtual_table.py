@@ -14,6 +14,7 @@ from textual.events import MouseScrollDown
 from tests.tui.widgets.widget_pilot import STYLES, WidgetPilot, run_widget
 from warpdeck_tui.widgets.cells import Cell
 from warpdeck_tui.widgets.columns import Column, gap, layout
+from warpdeck_tui.widgets.rows import KnownRows
 from warpdeck_tui.widgets.virtual_table import RowList, VirtualTable
 
 COLUMNS = (
@@ -37,7 +38,7 @@ def rows(*numbers: int) -> list[tuple[str, Sequence[Cell]]]:
     return [row(number) for number in numbers]
 
 
-class GeneratedRows:
+class GeneratedRows(KnownRows):
     """Rows that are generated when they are read. Counts the reads."""
 
     def __init__(self, count: int) -> None:
@@ -128,9 +129,9 @@ async def test_marks_stay_on_their_rows_and_are_removed_with_them() -> None:
         assert ui.widget.marked == ("3", "1")
         assert sum("◆" in line for line in ui.rows()) == 2
         ui.widget.show(rows(4, 1))
-        assert ui.widget.marked == ("1",)
+        assert list(ui.widget.marked) == ["1"]
         assert ui.widget.clear_marks() and not ui.widget.clear_marks()
-        assert ui.widget.marked == ()
+        assert list(ui.widget.marked) == []
 
 
 async def test_an_empty_table_shows_a_message_and_accepts_every_key() -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from tests.support.served import as_uid
 
-from warpdeck.cli.index import SUMMARIES
+from warpdeck.cli.index import SUMMARIES, load
 from warpdeck.cli.main import main
+from warpdeck.cli.verb import flat
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -57,16 +58,20 @@ def test_the_overview_names_every_verb(run: Run, flag: str) -> None:
         (["queue", "--jsn"], "warpdeck queue: unknown option --jsn", "did you mean --json?"),
         (["queue", "extra"], "warpdeck queue: unexpected argument extra", "--help"),
         (["queue", "--limit", "many"], "'many' is not between 1 and 1,000,000,000", "--help"),
-        (["show"], "required: JOB", "--help"),
+        (["show"], "warpdeck show: no JOB given", "for example `warpdeck show 12`"),
         (["cancel"], "no jobs given to cancel", "--me"),
         (["release"], "no jobs given to release", "--me"),
         (["logs", "--tail", "x", "1"], "invalid int value", "--help"),
         (["node", "lss"], "invalid choice: 'lss'", "--help"),
-        (["node"], "required: VERB", "--help"),
+        (["node"], "warpdeck node: no VERB given", "use one of add, ls, show, "),
         (["node", "ls", "--jsn"], "warpdeck node ls: unknown option --jsn", "did you mean --json?"),
         (["config", "show", "--jsn"], "warpdeck config show: unknown option --jsn", "did you mean --json?"),
-        (["simulate"], "one of the arguments --trace --history is required", "--help"),
-        (["attach"], "required: JOB", "--help"),
+        (
+            ["simulate"],
+            "warpdeck simulate: no --trace or --history given",
+            "for example `warpdeck simulate -",
+        ),
+        (["attach"], "warpdeck attach: no JOB given", "see `warpdeck attach --help`"),
         (["attach", "1", "2"], "warpdeck attach: unexpected argument 2", "--help"),
         (["--readnoly"], "unknown option --readnoly", "did you mean --readonly?"),
         (["snapshot", "diff", "1", "2", "3"], "one or two jobs", "--help"),
@@ -80,6 +85,32 @@ def test_a_command_line_that_is_not_understood_ends_with_2(
     assert (code, out) == (2, "")
     first, second = err.splitlines()
     assert message in first and first.startswith("warpdeck: ") and hint in second
+
+
+def verbs_with_required_arguments() -> list[tuple[str, list[str]]]:
+    """Return command lines of verbs and sub-verbs without arguments, with the names that are missing."""
+    found = []
+    rows = [(["warpdeck", name], load(name)) for name in SUMMARIES]
+    for argv, row in rows:
+        rows += [([*argv, each.name], each) for each in row.subverbs]
+        required = [each for each in flat(row.arguments) if not each.is_option and each.nargs in ("", "+")]
+        names = ["VERB"] if row.subverbs else [each.value for each in required]
+        if names:
+            found.append((" ".join(argv), names))
+    return found
+
+
+@pytest.mark.parametrize(("line", "missing"), verbs_with_required_arguments())
+def test_a_verb_without_its_required_arguments_names_them_and_a_next_step(
+    run: Run, line: str, missing: list[str]
+) -> None:
+    code, out, err = run(*line.split()[1:])
+    assert (code, out) == (2, "")
+    first, second = err.splitlines()
+    assert first == f"warpdeck: {line}: no {' and no '.join(missing)} given"
+    step, see = second.strip().split("; ")
+    assert step.startswith((f"for example `{line} ", "use one of ", f'for example `eval "$({line} '))
+    assert see == f"see `{line} --help`"
 
 
 def script(path: Path, *lines: str) -> None:

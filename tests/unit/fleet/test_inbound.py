@@ -13,7 +13,7 @@ from warpdeck.fleet.inbound import decode
 from warpdeck_agent.wire import WireError, json_frame
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire.fields import limit_sizes
-from warpdeck_agent.wire.steps import TaskEnded
+from warpdeck_agent.wire.steps import StepReport, TaskEnded
 
 HEADER_BYTES = 5
 REPORT = wire.JobReport(job_id=7, restarts=1, phase="running", pid=42, started_at=3, stdout_path="/tmp/é.out")
@@ -59,7 +59,7 @@ def test_every_message_of_an_agent_is_decoded_unchanged(message: Any) -> None:
     [
         wire.StreamOpened(stream=1, offset=0, size_bytes=0, path="/tmp/\udcff.out"),
         wire.Remark(job_id=1, restarts=0, text="removed /dev/shm/\udcff"),
-        wire.StepReport(job_id=1, restarts=0, step=0, phase="exited", message="MPI_Abort: \ud800"),
+        StepReport(job_id=1, restarts=0, step=0, phase="exited", message="MPI_Abort: \ud800"),
     ],
     ids=lambda message: str(message.t),
 )
@@ -100,7 +100,7 @@ def test_more_foreign_gpu_users_than_possible_are_refused(strangers: list[wire.S
     "message",
     [
         wire.LaunchFailed(job_id=1, restarts=0, message="cannot run " + "x" * 1_000_000),
-        wire.StepReport(1, 0, 0, phase="exited", ends=[TaskEnded(rank=0, code=10**30)]),
+        StepReport(1, 0, 0, phase="exited", ends=[TaskEnded(rank=0, code=10**30)]),
         wire.StreamOpened(stream=1, offset=2**70, size_bytes=2**70),
         wire.JobReport(1, 0, phase="exited", system_s=float("nan"), ended_at=float("inf")),
     ],

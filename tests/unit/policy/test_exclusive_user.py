@@ -165,7 +165,7 @@ def test_only_requests_of_node_owners_have_their_own_equivalence_classes() -> No
     cache = PassCache()
     plan(view([node("a")], jobs, [runs(99, "bob", cpus=64)]), NOW, PlannerSettings(), cache=cache)
     kinds = cache.queue.representatives
-    assert cache.cluster_table.classes.owners == {owner_of("u3", 0), owner_of("u4", 0)}
+    assert cache.cluster_table.classes.owners == frozenset({owner_of("u3", 0), owner_of("u4", 0)})
     assert len(kinds) == 5, "that of all others, and of each owner two"
 
 

@@ -199,7 +199,7 @@ def test_each_component_preempts_the_jobs_that_it_may_preempt() -> None:
     made = plan(crowd([together(urgent(1, 8), urgent(2, 8))], [low(90, "n1"), low(91, "n2")]), NOW, BY_TIER)
     assert victims(made) == {90, 91} and {each.for_job_id for each in made.preempts} == {1}
     for order in made.preempts:
-        rooms = {1: order.preempted_claim, **dict(order.component_claims)}
+        rooms = {JobId(1): order.preempted_claim, **dict(order.component_claims)}
         assert {number: room.nodes for number, room in rooms.items() if room} == {1: ("n1",), 2: ("n2",)}
     assert "waits until preempted job" in made.pending_reasons[JobId(1)].sentence
     assert made.pending_reasons[JobId(2)] == made.pending_reasons[JobId(1)]
@@ -227,7 +227,7 @@ def test_a_component_that_fits_stays_off_nodes_freed_for_another() -> None:
     view_before = crowd([job], [low(90, "n1")])
     made = plan(view_before, NOW, BY_TIER)
     order = made.preempts[0]
-    rooms = {1: order.preempted_claim, **dict(order.component_claims)}
+    rooms = {JobId(1): order.preempted_claim, **dict(order.component_claims)}
     assert victims(made) == {90}
     assert {number: room.nodes for number, room in rooms.items() if room} == {
         1: ("n2",),

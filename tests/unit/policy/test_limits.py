@@ -143,7 +143,8 @@ def test_a_user_without_limits_gets_those_of_the_nearest_account(
     wanted = pending(1, **{"gpus": 1, "account": "vision", **job})
     made = planned(with_tables(view([node("a")], [wanted], [held]), accounts=LAB, users=users))
     why = made.pending_reasons.get(JobId(1))
-    assert (why is None) if not reason else f"{why.code}: {why.sentence}".startswith(reason)
+    found = "" if why is None else f"{why.code}: {why.sentence}"
+    assert found.startswith(reason) and bool(found) == bool(reason)
 
 
 def test_a_job_waits_for_licenses() -> None:

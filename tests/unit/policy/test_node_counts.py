@@ -72,10 +72,10 @@ def test_tasks_fill_nodes_one_after_the_other(requested: dict[str, Any], tasks: 
 
 
 def test_tasks_fill_only_resources_free_until_the_jobs_end() -> None:
-    two = {"nodes_min": 2, "nodes_max": 2, "nodelist": FOUR[:2]}
+    two: dict[str, Any] = {"nodes_min": 2, "nodes_max": 2, "nodelist": FOUR[:2]}
     assert tasks_by_node(nodes(*FOUR), held("n1", cpus=4), tasks=20, **two) == {"n1": 12, "n2": 8}
     assert tasks_by_node(nodes(*FOUR), held("n1", cpus=6), tasks=20, **two) == {"n1": 10, "n2": 10}
-    memory = {"mem_per_cpu_bytes": 64 * 2**30}  # of the 512 GiB of a node
+    memory: dict[str, Any] = {"mem_per_cpu_bytes": 64 * 2**30}  # of the 512 GiB of a node
     assert tasks_by_node(nodes(*FOUR), tasks=10, **two, **memory) == {"n1": 8, "n2": 2}
 
 
@@ -89,7 +89,7 @@ def test_tasks_fill_partly_free_nodes() -> None:
         "n3": 3,
         "n4": 2,
     }
-    three = {"nodes_min": 3, "nodes_max": 3}
+    three: dict[str, Any] = {"nodes_min": 3, "nodes_max": 3}
     assert tasks_by_node(available, held("n1", "n3", "n4", cpus=14), **three, tasks=20) == {
         "n1": 2,
         "n2": 16,
@@ -106,10 +106,16 @@ def test_tasks_fill_partly_free_nodes() -> None:
 
 
 def test_a_minimum_of_cpus_per_node_does_not_exceed_the_free_cpus() -> None:
-    pair = {"nodes_min": 2, "nodes_max": 2, "nodelist": FOUR[:2], "cpus_per_task": 2, "cpus_per_node_min": 3}
+    pair: dict[str, Any] = {
+        "nodes_min": 2,
+        "nodes_max": 2,
+        "nodelist": FOUR[:2],
+        "cpus_per_task": 2,
+        "cpus_per_node_min": 3,
+    }
     assert tasks_by_node(nodes(*FOUR), held("n1", "n2", cpus=13), tasks=2, **pair) == {"n1": 1, "n2": 1}
     assert tasks_by_node(nodes(*FOUR), held("n2", cpus=13), tasks=2, **pair) == {"n1": 1, "n2": 1}
-    by_memory = {**pair, "mem_per_cpu_bytes": 64 * 2**30}  # of the 512 GiB of a node
+    by_memory: dict[str, Any] = {**pair, "mem_per_cpu_bytes": 64 * 2**30}  # of the 512 GiB of a node
     assert tasks_by_node(nodes(*FOUR), tasks=8, **by_memory) == {"n1": 4, "n2": 4}
     assert tasks_by_node(nodes(*FOUR), tasks=9, **by_memory) == {}
 
@@ -189,7 +195,7 @@ def test_a_job_too_large_for_all_nodes_is_refused_in_terms_of_tasks() -> None:
 
 def test_all_nodes_of_the_nodelist_are_allocated_and_others_added() -> None:
     available = nodes(*FOUR)
-    named = {"nodelist": ("n3",), "nodes_min": 2, "nodes_max": 2}
+    named: dict[str, Any] = {"nodelist": ("n3",), "nodes_min": 2, "nodes_max": 2}
     assert tasks_by_node(available, **named) == {"n1": 1, "n3": 1}
     assert tasks_by_node(available, held("n3"), **named) == {}
     assert tasks_by_node(available, nodelist=("n2", "n4"), nodes_min=2, nodes_max=2) == {"n2": 1, "n4": 1}
@@ -209,7 +215,7 @@ def test_the_reason_names_the_node_of_the_nodelist_that_is_busy() -> None:
     assert why(available, held("n1"), **open_to(2, nodelist=("n1",))).endswith(full)
     assert why(available, held("n1"), nodelist=("n1",), nodes_min=2, nodes_max=2).endswith(full)
     out = [*nodes("n2"), node("n1", gpus=8, cpus=16, unavailable="drained")]
-    requested = {"nodelist": ("n1",), "nodes_min": 2, "nodes_max": 2}
+    requested: dict[str, Any] = {"nodelist": ("n1",), "nodes_min": 2, "nodes_max": 2}
     assert "n1 (--nodelist): drained" in why(out, [], **requested)
     assert why(available, held("n1", cpus=1), exclusive=True, **requested).endswith(
         "n1 (--nodelist) is not idle"
@@ -232,14 +238,14 @@ def test_a_node_of_the_nodelist_determines_the_switch() -> None:
         msgspec.structs.replace(one, switch=switch)
         for one, switch in zip(nodes(*FOUR, "n5", "n6"), "aabbbb", strict=True)
     ]
-    requested = {"nodelist": ("n2",), "nodes_min": 2, "nodes_max": 2}
+    requested: dict[str, Any] = {"nodelist": ("n2",), "nodes_min": 2, "nodes_max": 2}
     assert tasks_by_node(available, **requested, max_switches=1) == {"n1": 1, "n2": 1}
     assert tasks_by_node(available, held("n1"), **requested, max_switches=1) == {}
 
 
 def test_contiguous_nodes_follow_each_other_by_number() -> None:
     available = sorted(nodes("n2", "n8", "n9", "n10", "n11", "n12"), key=lambda one: one.name)
-    three = {"nodes_min": 3, "nodes_max": 3}
+    three: dict[str, Any] = {"nodes_min": 3, "nodes_max": 3}
     assert set(tasks_by_node(available, contiguous=True, **three)) == {"n2", "n8", "n9"}
     assert set(tasks_by_node(available, held("n2", "n9"), contiguous=True, **three)) == {"n10", "n11", "n12"}
     assert tasks_by_node(available, held("n8", "n11"), contiguous=True, **three) == {}
@@ -248,7 +254,7 @@ def test_contiguous_nodes_follow_each_other_by_number() -> None:
 
 def test_contiguous_nodes_come_from_the_shortest_sufficient_run() -> None:
     available = nodes("n1", "n2", "n3", "n4", "n5", "n6", "n7")
-    two = {"nodes_min": 2, "nodes_max": 2, "contiguous": True}
+    two: dict[str, Any] = {"nodes_min": 2, "nodes_max": 2, "contiguous": True}
     assert set(tasks_by_node(available, held("n4", "n7"), **two)) == {"n5", "n6"}
 
 
@@ -283,7 +289,10 @@ def test_preemption_frees_the_nodes_that_the_job_can_use(requested: dict[str, An
     made = plan(cluster, NOW, site.settings)
     leaving = {order.job_id for order in made.preempts}
     assert leaving and (91 in leaving)
-    assert all(NodeName("n3") in order.preempted_claim.nodes for order in made.preempts)
+    assert all(
+        order.preempted_claim is not None and NodeName("n3") in order.preempted_claim.nodes
+        for order in made.preempts
+    )
 
 
 def test_only_nodes_above_the_requested_minimum_are_used() -> None:
@@ -316,6 +325,7 @@ def test_a_minimum_that_no_node_has_is_refused_with_its_code(least: NodeMinimum,
 
 
 def test_use_min_nodes_takes_as_few_nodes_as_possible() -> None:
-    available, ranged = nodes(*FOUR), {"nodes_min": 1, "nodes_max": 4, "use_min_nodes": True}
+    available = nodes(*FOUR)
+    ranged: dict[str, Any] = {"nodes_min": 1, "nodes_max": 4, "use_min_nodes": True}
     assert tasks_by_node(available, **ranged, tasks=4) == {"n1": 4}
     assert tasks_by_node(available, **ranged, tasks=20) == {"n1": 16, "n2": 4}

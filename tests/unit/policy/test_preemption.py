@@ -164,7 +164,7 @@ def test_a_job_within_its_quota_is_protected_from_requests_without_that_resource
 
 
 def test_the_latest_jobs_of_an_account_count_as_borrowing() -> None:
-    accounts = (
+    accounts: tuple[AccountView, ...] = (
         AccountView(name="bio", quota={"gres/gpu": 4}),
         AccountView(name="vision", quota={"gres/gpu": 3}),
     )

@@ -166,7 +166,11 @@ def test_an_exact_step_holds_only_its_requested_resources() -> None:
 
 def test_exact_steps_share_the_memory_of_the_job() -> None:
     one = job(4, mem_bytes=200)
-    for fields in ({"mem_per_node_bytes": 201}, {"mem_per_cpu_bytes": 51, "tasks": 4}):
+    too_large: tuple[dict[str, Any], ...] = (
+        {"mem_per_node_bytes": 201},
+        {"mem_per_cpu_bytes": 51, "tasks": 4},
+    )
+    for fields in too_large:
         with pytest.raises(UserError, match="of memory") as refused:
             place(one, **fields)
         assert refused.value.code == "step_mem"

@@ -29,7 +29,10 @@ def test_additional_gpus_are_placed_on_copies_of_the_largest_node() -> None:
         ("more2", 4),
     ]
     assert len({gpu.uuid for each in more.nodes for gpu in each.gpus}) == 22
-    assert more.partitions[0].nodes == {"big", "more1", "more2"} and more.partitions[1].nodes is None
+    assert (
+        more.partitions[0].nodes == frozenset(map(NodeName, ("big", "more1", "more2")))
+        and more.partitions[1].nodes is None
+    )
     with pytest.raises(UserError, match="no node has GPUs"):
         with_more_gpus(view([node("cpu", gpus=0)], []), 8)
 

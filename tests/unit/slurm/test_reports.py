@@ -1,4 +1,13 @@
-from warpdeck.slurm.sacct.reports import AmountForm, ReportWindow, as_one_account, by_people, utilization
+from typing import Any
+
+from warpdeck.slurm.sacct.reports import (
+    AmountForm,
+    ReportWindow,
+    UsageReport,
+    as_one_account,
+    by_people,
+    utilization,
+)
 from warpdeck.slurm.sacct.size_reports import AccountLines, sizes
 
 DAY = 86_400.0
@@ -6,17 +15,26 @@ WINDOW = ReportWindow(DAY, 2 * DAY)
 HAVE = {"cpu": 10, "gres/gpu": 4}
 
 
-def job(number=1, *, user="ann", account="bio", start=DAY, end=DAY + 3600, cpus=2, **tres):
+def job(
+    number: int = 1,
+    *,
+    user: str = "ann",
+    account: str = "bio",
+    start: float | None = DAY,
+    end: float | None = DAY + 3600,
+    cpus: int = 2,
+    **tres: Any,
+) -> dict[str, Any]:
     held = {"cpu": cpus, **({"gres/gpu": tres["gpus"]} if "gpus" in tres else {})}
     row = {"id": number, "user": user, "uid": 1000, "account": account, "start": start, "end": end}
     return {**row, "cpus": cpus, "tres": held, "suspended_s": tres.get("suspended_s", 0.0)}
 
 
-def used(report):
+def used(report: UsageReport) -> dict[tuple[str, str], str]:
     return {(row["Account"], row["Login"]): row["Used"] for row in report.rows}
 
 
-def test_only_the_part_of_a_job_in_the_window_counts():
+def test_only_the_part_of_a_job_in_the_window_counts() -> None:
     jobs = [
         job(start=0.0, end=DAY + 60),
         job(start=2 * DAY - 60, end=None),
@@ -27,7 +45,7 @@ def test_only_the_part_of_a_job_in_the_window_counts():
     assert (row["Allocated"], row["Idle"], row["Reported"]) == ("6", "14394", "14400")
 
 
-def test_each_tres_has_a_line_and_its_share():
+def test_each_tres_has_a_line_and_its_share() -> None:
     report = utilization(
         [job(end=DAY + 3600 * 12, gpus=2)], HAVE, WINDOW, AmountForm("hours", "too", ("cpu", "gres/gpu"))
     )
@@ -38,20 +56,20 @@ def test_each_tres_has_a_line_and_its_share():
     assert "TresName" in report.shown
 
 
-def test_the_users_who_held_most_come_first():
+def test_the_users_who_held_most_come_first() -> None:
     jobs = [job(user="ann"), job(user="bob", end=DAY + 7200), job(user="cy", end=DAY + 60)]
     report = by_people(jobs, HAVE, WINDOW, AmountForm(), report="top", top=2)
     assert list(used(report).items()) == [(("bio", "bob"), "240"), (("bio", "ann"), "120")]
     assert report.heading[0].startswith("Top 2 Users ")
 
 
-def test_the_accounts_of_a_user_are_one_where_that_is_asked():
+def test_the_accounts_of_a_user_are_one_where_that_is_asked() -> None:
     jobs = as_one_account([job(account="ml"), job(), job(user="bob")])
     found = used(by_people(jobs, HAVE, WINDOW, AmountForm(), report="top", top=10))
     assert found == {("bio, ml", "ann"): "240", ("bio", "bob"): "120"}
 
 
-def test_an_account_is_the_sum_of_its_users_and_root_that_of_all():
+def test_an_account_is_the_sum_of_its_users_and_root_that_of_all() -> None:
     jobs = [job(user="ann"), job(user="bob"), job(user="cy", account="")]
     found = used(by_people(jobs, HAVE, WINDOW, AmountForm(), report="account"))
     assert found == {
@@ -64,7 +82,7 @@ def test_an_account_is_the_sum_of_its_users_and_root_that_of_all():
     assert next(iter(found)) == ("root", "")
 
 
-def test_an_accounts_use_is_in_the_sums_of_all_above_it():
+def test_an_accounts_use_is_in_the_sums_of_all_above_it() -> None:
     lines = AccountLines({"lab": "inst", "inst": ""})
     found = used(
         by_people([job(account="lab")], HAVE, WINDOW, AmountForm(), report="account", above=lines.upwards)
@@ -73,7 +91,7 @@ def test_an_accounts_use_is_in_the_sums_of_all_above_it():
     assert set(found.values()) == {"120"}
 
 
-def test_jobs_are_sorted_into_sizes():
+def test_jobs_are_sorted_into_sizes() -> None:
     jobs = [job(cpus=1), job(cpus=4), job(cpus=4, account="chem"), job(cpus=9), job(end=DAY + 0.5)]
     lines = AccountLines({}, flat=True)
     report = sizes(jobs, WINDOW, AmountForm(), lines=lines, groups=(2, 8), count=True)
@@ -86,11 +104,11 @@ def test_jobs_are_sorted_into_sizes():
     assert (row["Account"], row["0-49 TRES"]) == ("root", "2(100.00%)")
 
 
-def test_sizes_are_of_the_accounts_that_are_named_with_all_below_them():
+def test_sizes_are_of_the_accounts_that_are_named_with_all_below_them() -> None:
     above = {"lab": "inst", "inst": "", "bio": ""}
     jobs = [job(account="lab"), job(account="bio")]
 
-    def accounts(lines):
+    def accounts(lines: AccountLines) -> list[str]:
         return [row["Account"] for row in sizes(jobs, WINDOW, AmountForm(), lines=lines, groups=None).rows]
 
     assert accounts(AccountLines(above)) == ["root"]

@@ -153,7 +153,7 @@ def test_options_choose_sort_and_lay_out(words: str, lines: list[str]) -> None:
     ],
 )
 def test_variables_stand_for_options(variable: str, value: str, lines: list[str]) -> None:
-    assert squeue("-h", **{variable: value})[1] == lines
+    assert squeue("-h", answers=None, **{variable: value})[1] == lines
 
 
 def test_json_holds_the_jobs_of_all_states() -> None:

@@ -81,7 +81,7 @@ async def test_committed_changes_are_loaded(store: Store) -> None:
 
 async def test_curves_are_stored_by_job_and_node_and_replaced_by_the_next_start(store: Store) -> None:
     def curve(job: int, node: str, point: float | None) -> JobCurve:
-        columns = {"gpu_util_pct": (point, None)}
+        columns: dict[str, tuple[float | None, ...]] = {"gpu_util_pct": (point, None)}
         return JobCurve(
             job_id=JobId(job),
             node=NodeName(node),

@@ -178,6 +178,14 @@ def test_a_slot_that_was_taken_but_not_used_is_removed(folder: Path, slots: Slot
     assert name not in ready(folder) and not list(folder.glob("*.taken"))
 
 
+def test_marks_of_shells_that_found_their_slot_used_up_are_removed(folder: Path, slots: Slots) -> None:
+    name = ready(folder)[0]
+    (folder / f"{name}.taken").touch()
+    (folder / "used-1.slot.taken").touch()
+    slots.sweep(time.monotonic())
+    assert [path.name for path in folder.glob("*.taken")] == [f"{name}.taken"]
+
+
 def test_leftovers_of_a_killed_submitter_are_removed(folder: Path) -> None:
     for name in ("old-1.slot", "ask"):
         os.mkfifo(folder / name)

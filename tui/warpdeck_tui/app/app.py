@@ -195,6 +195,7 @@ class DeckApp(TerminalApp):
     def _draw_front(self) -> None:
         if self.front is not None:
             self.front.draw()
+            self.front.draw_scheduler()
 
     @work(group="warming")
     async def _load_later(self) -> None:
@@ -235,7 +236,10 @@ class DeckApp(TerminalApp):
     # ---- Actions
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return not (self.lending or (self.readonly and ("app", action) in CHANGING))
+        """Return whether an app-wide action can run now. None means that the scheduler cannot do it."""
+        if self.lending or (self.readonly and ("app", action) in CHANGING):
+            return False
+        return None if self.board.scheduler.refusal("app", action) else True
 
     async def run_action(
         self,
@@ -253,7 +257,8 @@ class DeckApp(TerminalApp):
 
     def refused(self, action: str) -> str:
         """Return why an app-wide action is not available, or "" if it is available."""
-        return looks_only("app", action) if self.readonly else ""
+        told = looks_only("app", action) if self.readonly else ""
+        return told or self.board.scheduler.refusal("app", action)
 
     @work
     async def action_shell(self) -> None:
@@ -337,6 +342,9 @@ class DeckApp(TerminalApp):
         if not isinstance(screen, DeckScreen):
             return
         for action in actions_at(*screen.places(), "moves"):
-            if action.id != "command_palette" and screen.works(action):
+            state = screen.works(action)
+            if action.id != "command_palette" and state is not False:
                 keys = key_words(keys_of(action, self.keymap))
-                yield Command(action, keys, partial(self.run_action, command_of(action)))
+                owner = self if action.where == "app" else screen
+                reason = owner.refused(action.id) if state is None else ""
+                yield Command(action, keys, partial(self.run_action, command_of(action)), reason)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from warpdeck.protocol.results import Delta
+from warpdeck.protocol.results import Delta, Welcome
+from warpdeck.protocol.site_rows import EngineRow
 from warpdeck_tui.data.client_state import ClientState
 
 from .desktop_notifications import DesktopNotifications
@@ -31,8 +32,9 @@ class Updates:
         self._load_later = load_later
         self._has_begun = False
 
-    def linked(self, user: str) -> None:
-        self._board.user, self._board.away = user, ""
+    def linked(self, welcome: Welcome) -> None:
+        self._board.user, self._board.away = welcome.user, ""
+        self._board.use_limits(welcome.impossible)
         self._board.restart()
         self._refresher.redraw()
         self._refresher.hurry()  # draw the first rows at once, without waiting for the refresh interval
@@ -41,6 +43,10 @@ class Updates:
         self._notifications.look(delta)
         self._board.apply(delta)
         self._begin()
+        self._refresher.redraw_later()
+
+    def looked(self, engine: EngineRow) -> None:
+        self._board.use_engine(engine)
         self._refresher.redraw_later()
 
     def went_away(self, words: str) -> None:

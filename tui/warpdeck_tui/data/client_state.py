@@ -5,9 +5,41 @@ It is updated only by deltas from the controller, and read by the screens.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import NamedTuple
+
 from warpdeck.protocol.job_rows import JobRow
 from warpdeck.protocol.node_rows import NodeRow
 from warpdeck.protocol.results import Delta
+from warpdeck.protocol.site_rows import EngineRow
+
+OWN = EngineRow().name
+"""Name of our own scheduler."""
+
+
+class Scheduler(NamedTuple):
+    """The scheduler behind the server, and the requests that it cannot perform: their tags with the reasons."""
+
+    engine: EngineRow = EngineRow()
+    impossible: Mapping[str, str] = {}
+
+    @property
+    def is_own(self) -> bool:
+        """Whether this is our own scheduler, with data that are never old."""
+        return self.engine.name == OWN
+
+    def refusal(self, where: str, action: str, variant: str = "") -> str:
+        """Return why the scheduler cannot do an action of the app, or "" if it can."""
+        if not self.impossible:
+            return ""
+        # Only other schedulers need the table, so its import does not delay the first frame.
+        from warpdeck_tui.table.actions.requests import requests_of
+
+        return next(filter(None, map(self.reason, requests_of(where, action, variant))), "")
+
+    def reason(self, tag: str) -> str:
+        """Return why the scheduler cannot perform the requests with this tag, or "" if it can."""
+        return self.impossible.get(tag, "")
 
 
 class ClientState:
@@ -24,6 +56,7 @@ class ClientState:
         """Text that says why there is no connection or no answer, and what the app does about it. Empty if
         all is well.
         """
+        self.scheduler = Scheduler()
         self.jobs: dict[int, JobRow] = {}
         self.nodes: dict[str, NodeRow] = {}
         self.gpus = self.held_gpus = 0
@@ -41,8 +74,17 @@ class ClientState:
         """Begin a new subscription. Rows that it does not send before its `ready` delta are then removed."""
         self._told_jobs, self._told_nodes = set(), set()
 
+    def use_limits(self, impossible: Mapping[str, str]) -> None:
+        """Replace the requests that the scheduler cannot perform."""
+        self.scheduler = self.scheduler._replace(impossible=impossible)
+
+    def use_engine(self, engine: EngineRow) -> None:
+        """Replace the description of the scheduler, with the age of its data."""
+        self.scheduler = self.scheduler._replace(engine=engine)
+
     def apply(self, delta: Delta) -> None:
         self.changes += 1
+        self.use_engine(delta.engine)
         for job in delta.jobs:
             self.jobs[job.id] = job
         for number in delta.gone_jobs:

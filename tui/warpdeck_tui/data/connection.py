@@ -33,8 +33,8 @@ from warpdeck.protocol.job_rows import (
 )
 from warpdeck.protocol.node_rows import NodeRow, PastNodeRow
 from warpdeck.protocol.request_base import OnJobs, RequestMessage
-from warpdeck.protocol.results import Changed, Delta, LogOpened
-from warpdeck.protocol.site_rows import ForecastRow
+from warpdeck.protocol.results import Changed, Delta, LogOpened, Welcome
+from warpdeck.protocol.site_rows import EngineRow, ForecastRow
 from warpdeck_tui.viewmodels.jobs.queue import only_waiting
 
 if TYPE_CHECKING:
@@ -73,10 +73,13 @@ T = TypeVar("T")
 class Listener(Protocol):
     """Interface for the events of the connection. The app implements it."""
 
-    def linked(self, user: str) -> None:
+    def linked(self, welcome: Welcome) -> None:
         """A connection was made. The complete state will be sent again."""
 
     def told(self, delta: Delta) -> None: ...
+
+    def looked(self, engine: EngineRow) -> None:
+        """The scheduler was read again, perhaps without any change of its jobs and nodes."""
 
     def went_away(self, words: str) -> None:
         """There is no connection or no answer; `words` says why."""
@@ -96,7 +99,7 @@ def _answering(listener: Listener, late_s: float) -> Iterator[None]:
     def tell() -> None:
         nonlocal late
         late = True
-        listener.went_away("Controller not responding, waiting")
+        listener.went_away("The server does not respond; waiting")
 
     timer = asyncio.get_running_loop().call_later(late_s, tell)
     try:
@@ -118,6 +121,7 @@ class Core:
         self._pulse_s, self._late_s = pulse_s, late_s
         self._client: AsyncioClient | None = None
         self._up = asyncio.Event()
+        self._engine = EngineRow()
 
     async def watch(self, listener: Listener) -> None:
         """Report all changes to the listener, forever.
@@ -134,11 +138,11 @@ class Core:
                     wait_s = RECONNECT_FIRST_S
                     self._client = client
                     self._up.set()
-                    listener.linked(client.welcome.user)
+                    listener.linked(client.welcome)
                     await self._tell(client, listener)
             except UserError as error:
                 stopped = error.code == GONE and not os.path.exists(self.paths.socket)
-                why = "Controller stopped" if stopped else error.message
+                why = "The server has stopped" if stopped else error.message
                 listener.went_away(f"{why}; reconnecting")
             finally:
                 self._client = None
@@ -155,6 +159,7 @@ class Core:
             try:
                 async with contextlib.aclosing(client.subscribe(finished_s=FINISHED_S)) as deltas:
                     async for delta in deltas:
+                        self._engine = delta.engine
                         listener.told(delta)
             except UserError as error:
                 lost = error
@@ -165,12 +170,16 @@ class Core:
     async def _feel_pulse(self, client: AsyncioClient, listener: Listener) -> None:
         """Send a cheap request now and then.
 
-        Otherwise a controller that hangs would not be noticed, and the clocks would go on.
+        Otherwise a server that hangs would not be noticed, and the clocks would go on. If the data of the scheduler have
+        an age, ask for it, because a subscription is silent while no job or node changes.
         """
         while not client.lost:
             await asyncio.sleep(self._pulse_s)
             with contextlib.suppress(UserError), _answering(listener, self._late_s):
-                await client.ask(requests.Forwards())
+                if self._engine == EngineRow(version=self._engine.version):
+                    await client.ask(requests.Forwards())
+                else:
+                    listener.looked((await client.ask(requests.Status())).engine)
 
     async def start_controller(self) -> None:
         """Start a controller after it was stopped; `watch` then connects to it."""
@@ -449,7 +458,7 @@ class Core:
 
     def _live(self) -> AsyncioClient:
         if self._client is None:
-            raise UserError("The controller is not reachable", "Wait until it is back", code=GONE)
+            raise UserError("The server is not reachable", "Wait until it is back", code=GONE)
         return self._client
 
     def _glance(self, job: str, offset: int) -> Glance:

@@ -25,6 +25,7 @@ from warpdeck.protocol.request_base import RequestMessage
 from warpdeck.protocol.site_rows import ReservationRow
 from warpdeck_tui.data.rule_changes import RELOAD, RuleChanges
 from warpdeck_tui.data.what_if import what_if
+from warpdeck_tui.screens.shared.deck_screen import SchedulerLine
 from warpdeck_tui.screens.shared.dialogs import Ask, TextPage
 from warpdeck_tui.screens.shared.key_line import KeyLine
 from warpdeck_tui.screens.shared.node_verbs import NodeVerbs
@@ -58,28 +59,40 @@ ASK_S = 5.0
 
 
 class Tab(NamedTuple):
-    """A table of the site: its title, its columns, its text when empty, and the command that prints it."""
+    """A table of the site: its title, its columns, its text when empty, and the command that prints it.
+
+    `advice` is added to the text of an empty table if the action `advised` is possible.
+    """
 
     title: str
     columns: tuple[Column, ...]
     empty: str
     command: str
+    advice: str = ""
+    advised: str = ""
 
 
 TABS = {
     "partitions": Tab("Partitions", tables.PARTITION_COLUMNS, "No partitions", "partitions"),
     "reservations": Tab(
-        "Reservations", tables.RESERVATION_COLUMNS, "No reservations. Press n to create one", "reservations"
+        "Reservations",
+        tables.RESERVATION_COLUMNS,
+        "No reservations",
+        "reservations",
+        "Press n to create one",
+        "new",
     ),
-    "qos": Tab("QoS", tables.QOS_COLUMNS, "No QoS. Press n to create one", "qos"),
+    "qos": Tab("QoS", tables.QOS_COLUMNS, "No QoS", "qos", "Press n to create one", "new"),
     "accounts": Tab(
         "Shares",
         tables.ACCOUNT_COLUMNS,
-        "No accounts, so fair share is off. Press E to edit config.toml",
+        "No accounts, so fair share is off",
         "share",
+        "Press E to edit config.toml",
+        "config",
     ),
     "priorities": Tab("Priorities", tables.PRIORITY_COLUMNS, "No pending jobs", "prio"),
-    "drains": Tab("Drains", tables.DRAIN_COLUMNS, "No nodes. Press A to add one", "nodes"),
+    "drains": Tab("Drains", tables.DRAIN_COLUMNS, "No nodes", "nodes", "Press A to add one", "add"),
     "events": Tab("Events", tables.EVENT_COLUMNS, "No events", ""),
     "what-if": Tab("What if", COLUMNS, NOTHING_YET, "simulate --history"),
 }
@@ -120,6 +133,7 @@ class AdminScreen(NodeVerbs):
 
     def compose(self) -> ComposeResult:
         yield Static("", id="head", markup=False)
+        yield SchedulerLine()
         yield TabLine()
         yield VirtualTable(TABS[self._tab].columns, self.deck.palette, empty="", id="site")
         yield Static("", id="told", markup=False)
@@ -146,21 +160,27 @@ class AdminScreen(NodeVerbs):
 
         Nodes come from the client state instead, and a what-if result does not change.
         """
-        tab = self._tab
+        self._told = self._untold()
         try:
-            if tab in _TABLES:
-                attribute, request = _TABLES[tab]
+            if self._tab in _TABLES and not self._told:
+                attribute, request = _TABLES[self._tab]
                 setattr(self, attribute, await self.deck.core.ask(request))
-            self._told = ""
         except UserError as error:
             self._told = error.message
         self.draw()
+
+    def _untold(self) -> str:
+        """Return why the scheduler has no data for the visible table, or "" if it has."""
+        if self._tab not in _TABLES:
+            return ""
+        _, request = _TABLES[self._tab]
+        return self.deck.board.scheduler.reason(str(request.__struct_config__.tag))
 
     def draw(self) -> None:
         if self.deck.front is not self:
             return
         tab, now = TABS[self._tab], time.time()
-        self.table.show(self._rows(now), empty=self._told or tab.empty)
+        self.table.show(self._rows(now), empty=self._told or self._nothing())
         names = [
             (f"[{each.title}]" if name == self._tab else f" {each.title} ", name == self._tab)
             for name, each in TABS.items()
@@ -172,6 +192,11 @@ class AdminScreen(NodeVerbs):
             + (f"   simulating, {self._simulating}; Esc cancels" if self._simulating else "")
         )
         self._tell()
+
+    def _nothing(self) -> str:
+        """Return the text for the empty table."""
+        tab = TABS[self._tab]
+        return self.advised(tab.empty, tab.advice, tab.advised) if tab.advice else tab.empty
 
     def _rows(self, now: float) -> Sequence[tables.Row]:
         match self._tab:
@@ -232,10 +257,13 @@ class AdminScreen(NodeVerbs):
         return self._tab in USED_WITH.get(action, (self._tab,))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return self.applies(action) and super().check_action(action, parameters)
+        return super().check_action(action, parameters) if self.applies(action) else False
+
+    def variant(self, action: str) -> str:
+        return self._tab if action in ("new", "change", "remove") else super().variant(action)
 
     def refused(self, action: str) -> str:
-        if words := super().refused(action):
+        if words := super().refused(action) if self.applies(action) or self.deck.readonly else "":
             return words
         if self.applies(action):
             return ""
@@ -287,6 +315,8 @@ class AdminScreen(NodeVerbs):
             self.deck.navigation.open_user(user)
         elif self.check_action("change", ()):
             self.action_change()
+        elif self.applies("change") and (reason := self.impossible("change")):
+            self.app.notify(reason, severity="warning", markup=False)
 
     def action_back(self) -> None:
         if self._simulating:

@@ -22,6 +22,7 @@ from warpdeck_tui.viewmodels.site.idle_gpus import (
     MAX_ASKED,
     idle_jobs,
     idle_words,
+    unmeasured_words,
     waste_row,
     wastes,
 )
@@ -55,12 +56,15 @@ class IdleGpus(Arrives[str], ModalScreen[str]):
     def _show(self, rows: list[JobRow], used: dict[int, UsageRow]) -> None:
         now = time.time()
         found = wastes(rows, used, now)
-        self.query_one("#idle-words", Static).update(idle_words(found))
+        self.query_one("#idle-words", Static).update(
+            idle_words(found, unmeasured=unmeasured_words(self._deck.board.jobs.values(), now))
+        )
         self.query_one(VirtualTable).show([waste_row(each, now=now) for each in found])
 
     @work
     async def _ask(self, rows: list[JobRow]) -> None:
-        self._show(rows, await self._deck.core.used_by(rows[:MAX_ASKED]))
+        if not self._deck.board.scheduler.reason("curves"):
+            self._show(rows, await self._deck.core.used_by(rows[:MAX_ASKED]))
 
     def on_virtual_table_selected(self, event: VirtualTable.Selected) -> None:
         event.stop()

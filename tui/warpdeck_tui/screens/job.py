@@ -23,7 +23,7 @@ from warpdeck.base.errors import UserError
 from warpdeck.protocol.job_rows import JobDetail, JobRow
 from warpdeck.protocol.site_rows import ForecastRow
 from warpdeck_tui.screens.shared.code_pane import CodePane
-from warpdeck_tui.screens.shared.deck_screen import DeckScreen, Folded, TextPane, paint
+from warpdeck_tui.screens.shared.deck_screen import DeckScreen, Folded, SchedulerLine, TextPane, paint
 from warpdeck_tui.screens.shared.dialogs import Choose, TextPage
 from warpdeck_tui.screens.shared.job_log import JobLog
 from warpdeck_tui.screens.shared.key_line import KeyLine
@@ -78,6 +78,7 @@ class JobScreen(DeckScreen):
 
     def compose(self) -> ComposeResult:
         yield Static("", id="head", markup=False)
+        yield SchedulerLine()
         yield Static("", id="status", markup=False)
         yield TabLine()
         with Container(id="split"):
@@ -167,6 +168,8 @@ class JobScreen(DeckScreen):
     async def look_ahead(self) -> None:
         """Request a waiting job's forecast: the jobs ahead of it, and changes that would let it start now."""
         if self.deck.front is not self or (self.row is not None and self.row.state != "PENDING"):
+            return
+        if self.deck.board.scheduler.reason("forecast"):
             return
         with contextlib.suppress(UserError):  # the details show any problem
             self._forecast = await self.deck.core.forecast(self.key)

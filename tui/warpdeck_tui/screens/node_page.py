@@ -12,7 +12,7 @@ from textual.widgets import Static
 from warpdeck.base.errors import UserError
 from warpdeck.protocol.job_rows import CurveRow
 from warpdeck.protocol.node_rows import NodeRow
-from warpdeck_tui.screens.shared.deck_screen import TextPane
+from warpdeck_tui.screens.shared.deck_screen import SchedulerLine, TextPane
 from warpdeck_tui.screens.shared.key_line import KeyLine
 from warpdeck_tui.screens.shared.node_verbs import NodeVerbs
 from warpdeck_tui.table.bindings import bindings
@@ -39,6 +39,7 @@ class NodeScreen(NodeVerbs):
 
     def compose(self) -> ComposeResult:
         yield Static("", id="head", markup=False)
+        yield SchedulerLine()
         yield TextPane(id="node-page")
         yield KeyLine()
 
@@ -58,7 +59,15 @@ class NodeScreen(NodeVerbs):
         node = self.node
         self.set_head(f"node {self._node_name}" + ("" if node is not None else " (removed)"))
         if node is not None:
-            lines = page(node, self._curves, span=self._span, told=self._told, width=self.size.width)
+            unchecked = self.deck.board.scheduler.reason("node_check")
+            lines = page(
+                node,
+                self._curves,
+                span=self._span,
+                told=self._told,
+                width=self.size.width,
+                unchecked=unchecked,
+            )
             self.query_one(TextPane).show(lines, self.deck.palette)
         self.show_keys()
 
@@ -69,6 +78,10 @@ class NodeScreen(NodeVerbs):
     @work(exclusive=True)
     async def _ask(self) -> None:
         if self.deck.front is not self:
+            return
+        if reason := self.deck.board.scheduler.reason("curves"):
+            self._told = reason
+            self.draw()
             return
         try:
             told = await self.deck.core.node_curves(self._node_name, step_s=SPANS[self._span][0])

@@ -19,7 +19,7 @@ from textual.widgets import Static
 from warpdeck.base.errors import UserError
 from warpdeck.notation.values.time_points import parse_past
 from warpdeck.protocol.node_rows import GpuRow, NodeRow, PastNodeRow
-from warpdeck_tui.screens.shared.deck_screen import Folded
+from warpdeck_tui.screens.shared.deck_screen import Folded, SchedulerLine
 from warpdeck_tui.screens.shared.dialogs import Ask
 from warpdeck_tui.screens.shared.key_line import KeyLine
 from warpdeck_tui.screens.shared.node_verbs import NodeVerbs
@@ -29,6 +29,9 @@ from warpdeck_tui.viewmodels.jobs.queue import Question
 from warpdeck_tui.viewmodels.nodes.nodes import (
     METRIC_WORDS,
     METRICS,
+    NO_READINGS,
+    UNKNOWN_JOB,
+    all_unmeasured,
     fragmentation,
     gpu_detail,
     gpu_lines,
@@ -100,6 +103,7 @@ class NodesScreen(NodeVerbs):
 
     def compose(self) -> ComposeResult:
         yield Static("", id="head", markup=False)
+        yield SchedulerLine()
         with Container(id="split"):
             with Vertical(id="main"):
                 yield CellGrid(self.deck.palette, id="grid", bars=not self.deck.low_bandwidth)
@@ -150,6 +154,8 @@ class NodesScreen(NodeVerbs):
                 self._first = ""
         self.show_keys()
         shown = "" if self._listed else METRIC_WORDS[metric]
+        if shown and metric != "owner" and all_unmeasured(nodes):
+            shown += f" ({NO_READINGS})"
         free = f"{fragmentation(nodes)}   " if metric == "owner" and not self._listed else ""
         self.query_one("#head").set_class(self._at is not None, "past")
         self.set_head(self._head(shown, f"{free}{summary(nodes)}"))
@@ -177,7 +183,8 @@ class NodesScreen(NodeVerbs):
     def _nothing(self) -> str:
         if self._at is not None:
             return "No data for this time"
-        return "No nodes. Press A to add one" if self.deck.board.ready else "Connecting..."
+        no_nodes = self.advised("No nodes", "Press A to add one", "add")
+        return no_nodes if self.deck.board.ready else "Connecting..."
 
     def _draw_map(self, nodes: Sequence[NodeRow], metric: str) -> None:
         """Draw the map with all GPUs of the job under the cursor highlighted.
@@ -187,8 +194,10 @@ class NodesScreen(NodeVerbs):
         grid = self.query_one(CellGrid)
         while True:
             lines = gpu_lines(nodes, metric, job=self._pointed_out)
-            words = legend(metric, past=self._at is not None)
-            grid.show(lines, legend=words, ramp=metric != "owner", empty=self._nothing())
+            unmeasured = all_unmeasured(nodes)
+            words = legend(metric, past=self._at is not None, unmeasured=unmeasured)
+            ramp = metric != "owner" and not unmeasured
+            grid.show(lines, legend=words, ramp=ramp, empty=self._nothing())
             gpu = self._gpu
             job = gpu.job if gpu is not None else ""
             if job == self._pointed_out:
@@ -256,7 +265,7 @@ class NodesScreen(NodeVerbs):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         of_then = self._at is not None and action in OF_NOW
-        return not of_then and super().check_action(action, parameters)
+        return False if of_then else super().check_action(action, parameters)
 
     def _look_at(self, at: float | None) -> None:
         self._wanted_at = at
@@ -343,6 +352,9 @@ class NodesScreen(NodeVerbs):
         gpu = self._gpu
         if gpu is None or not gpu.job:
             self.app.notify("No job on this GPU")
+            return
+        if gpu.job == UNKNOWN_JOB:
+            self.app.notify("The job on this GPU is unknown")
             return
         if self._at is not None:
             self.deck.navigation.open_job(gpu.job)

@@ -129,6 +129,8 @@ class QueueScreen(JobListScreen):
         if self.filter_text:
             return self.no_match()
         others = not self.deck.everybody and bool(self.deck.board.jobs)
+        if self.impossible("new_job"):
+            return "No jobs" + (". Press u to show all users" if others else "")
         return "No jobs. Press n to submit one" + (", or u to show all users" if others else "")
 
     # ---- Saved views

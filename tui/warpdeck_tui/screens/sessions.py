@@ -14,7 +14,7 @@ from textual.widgets import Static
 
 from warpdeck.base.errors import UserError
 from warpdeck.protocol.job_rows import ForwardRow
-from warpdeck_tui.screens.shared.deck_screen import DeckScreen, paint
+from warpdeck_tui.screens.shared.deck_screen import DeckScreen, SchedulerLine, paint
 from warpdeck_tui.screens.shared.key_line import KeyLine
 from warpdeck_tui.table.bindings import bindings
 from warpdeck_tui.table.palette import for_terminal
@@ -90,6 +90,7 @@ class SessionsScreen(DeckScreen):
 
     def compose(self) -> ComposeResult:
         yield Static("", id="head", markup=False)
+        yield SchedulerLine()
         yield VirtualTable(COLUMNS, self.deck.palette, empty="", id="sessions")
         yield Static("", id="glance", markup=False)
         yield Static("", id="told", markup=False)
@@ -177,10 +178,14 @@ class SessionsScreen(DeckScreen):
         board = self.deck.board
         found = sessions(board.jobs.values(), user=None if self.deck.everybody else self.deck.board.user)
         rows = session_rows(found, self._forwards, now=time.time())
-        self.table.show(rows, empty="No sessions. Press i to open a shell")
+        self.table.show(rows, empty=self._nothing())
         self.set_head(summary(found, self._forwards))
         self._show_glance()
         self._tell()
+
+    def _nothing(self) -> str:
+        no_shell = self.deck.board.scheduler.refusal("app", "shell")
+        return "No sessions" if no_shell else "No sessions. Press i to open a shell"
 
     def on_virtual_table_moved(self) -> None:
         self._whole = ("", "")
@@ -202,9 +207,9 @@ class SessionsScreen(DeckScreen):
         if row is not None and row.why is not None:
             words = row.why.sentence
         options = shell_options(board.jobs.values(), user=self.deck.board.user, has_gpus=board.has_gpus())
-        self.query_one("#told", Static).update(
-            f"{printable(words)}\nKey i opens a shell with {in_words(options)}"
-        )
+        no_shell = board.scheduler.refusal("app", "shell")
+        opens = no_shell or f"Key i opens a shell with {in_words(options)}"
+        self.query_one("#told", Static).update(f"{printable(words)}\n{opens}")
         self.show_keys()
 
     def on_virtual_table_selected(self, event: VirtualTable.Selected) -> None:

@@ -286,13 +286,13 @@ class NewJob(Arrives[str], ModalScreen[str]):
 
     @work(exclusive=True, group="forecast")
     async def _look_ahead(self) -> None:
-        """Show when the job would start.
+        """Show when the job would start, or why the scheduler cannot tell.
 
         Nothing is shown for an incomplete form, because submitting it reports the errors.
         """
         await asyncio.sleep(TYPING_S)
-        sheet, words = self._sheet, ""
-        if not check(sheet, now=time.time()):
+        sheet, words = self._sheet, cast(Deck, self.app).board.scheduler.reason("dry_run")
+        if not words and not check(sheet, now=time.time()):
             cwd = os.path.abspath(os.path.expanduser(sheet.value("folder") or "."))
             try:
                 found = await self._core.dry_run(

@@ -5,7 +5,7 @@ They produce Textual bindings, the key line, the last lines of the dialogs, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from textual.binding import Binding, BindingType
@@ -82,11 +82,15 @@ def looks_only(where: str, action_id: str) -> str:
 
 
 class KeyHint(NamedTuple):
-    """A key that works now, its label, and the Textual action `command` that a click on it runs."""
+    """A key, its label, and the Textual action `command` that a click on it runs.
+
+    If the scheduler cannot do the action, `is_possible` is false. The key then only shows the reason.
+    """
 
     key: str
     words: str
     command: str
+    is_possible: bool = True
 
 
 TARGETS = {"app": "app"} | dict.fromkeys(("log", "grid", "list", "moves", "filter"), "focused")
@@ -95,16 +99,20 @@ screen.
 """
 
 
-def key_line(actions: Iterable[Action], keymap: Mapping[str, str], width: int) -> list[KeyHint]:
+def key_line(
+    actions: Iterable[Action], keymap: Mapping[str, str], width: int, *, impossible: Collection[Action] = ()
+) -> list[KeyHint]:
     """Return the hints of the key line that fit into `width` columns.
 
-    If there is too little space, the last hints are dropped first. Help and Quit are never dropped.
+    If there is too little space, the last hints are dropped first: those of actions that the scheduler cannot do, then the
+    others. Help and Quit are never dropped.
     """
     hints = [
         KeyHint(
             key_words(keys_of(action, keymap).split(",", 1)[0]),
             action.short,
             command_of(action),
+            action not in impossible,
         )
         for action in actions
         if action.short
@@ -113,7 +121,7 @@ def key_line(actions: Iterable[Action], keymap: Mapping[str, str], width: int) -
         spare = [hint for hint in hints if hint.command not in ("app.help", "app.quit")]
         if not spare:
             break
-        hints.remove(spare[-1])
+        hints.remove(next((hint for hint in reversed(spare) if not hint.is_possible), spare[-1]))
     return hints
 
 

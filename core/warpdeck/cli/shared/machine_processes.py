@@ -1,4 +1,4 @@
-"""`warpdeck status --machine` and `warpdeck down --machine`: all controllers and agents of this machine,
+"""`warpdeck status --machine` and `warpdeck down --machine`: all controllers, gateways and agents of this machine,
 whatever their homes.
 
 They are found in /proc, so root opens no path that a user has chosen.
@@ -15,11 +15,15 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from warpdeck.base.controller_daemon import MODULES
 from warpdeck.base.errors import UserError
 from warpdeck.base.output import clean, print_json, print_table
+from warpdeck.base.paths import OWN, SLURM
 from warpdeck.cli.shared.progress import progress
 
-CONTROLLER, AGENT = "controller", "agent"
+CONTROLLER, GATEWAY, AGENT = "controller", "gateway", "agent"
+DAEMONS = {MODULES[OWN]: CONTROLLER, MODULES[SLURM]: GATEWAY}
+"""Maps the main module of a home's process to its kind."""
 STOP_S = 30.0
 """Longest time that one of them may take to end."""
 GRACE_S = 5.0
@@ -30,9 +34,9 @@ POLL_S = 0.05
 
 
 class MachineProcess(NamedTuple):
-    """A controller or an agent.
+    """A controller, a gateway or an agent.
 
-    `home` is the controller's home or the agent's folder. `jobs` contains the ids of the jobs whose processes
+    `home` is the home of the controller or gateway, or the agent's folder. `jobs` contains the ids of the jobs whose processes
     the agent runs here, or is None if another user's processes cannot be read.
     """
 
@@ -58,12 +62,12 @@ class _Member(NamedTuple):
 
 
 def show(*, as_json: bool) -> int:
-    """Print the controllers and agents, and return the exit code."""
+    """Print the processes, and return the exit code."""
     found = find()
     if as_json:
         print_json({"processes": [{**each._asdict(), "user": _user(each.uid)} for each in found]})
     elif not found:
-        print("no controllers or agents are running on this machine")
+        print("no controllers, gateways or agents are running on this machine")
     else:
         rows = [(each.kind, str(each.pid), _user(each.uid), _jobs_text(each), each.home) for each in found]
         print_table(("KIND", "PID", "USER", "JOBS", "HOME"), rows)
@@ -71,17 +75,17 @@ def show(*, as_json: bool) -> int:
 
 
 def stop(*, kill_jobs: bool) -> int:
-    """Stop the caller's controllers and agents; as root, those of all users. Raises UserError.
+    """Stop the caller's controllers, gateways and agents; as root, those of all users. Raises UserError.
 
-    Controllers end first, so that no new job begins.
+    Controllers and gateways end first, so that no new job begins.
     """
     uid = os.geteuid()
     mine = [each for each in find() if uid in (0, each.uid)]
     if not mine:
-        print("no controllers or agents of yours are running on this machine")
+        print("no controllers, gateways or agents of yours are running on this machine")
         return 0
     folders = {each.home for each in mine if each.kind == AGENT}
-    _end([each for each in mine if each.kind == CONTROLLER])
+    _end([each for each in mine if each.kind != AGENT])
     jobs = sorted({member.job for member in _members() if member.folder in folders}, key=int)
     if kill_jobs:
         with progress("killing the jobs ..."):
@@ -98,14 +102,14 @@ def stop(*, kill_jobs: bool) -> int:
 
 
 def find() -> list[MachineProcess]:
-    """Return all visible controllers and agents of this machine in the order of their pids."""
+    """Return all visible controllers, gateways and agents of this machine in the order of their pids."""
     members = _members()
     found = []
     for process in _processes():
         argv = process.argv
-        if argv[1:3] == ("-m", "warpdeck.daemon.controller_process") and "--home" in argv[:-1]:
+        if argv[1:2] == ("-m",) and argv[2:3] and argv[2] in DAEMONS and "--home" in argv[:-1]:
             home = argv[argv.index("--home") + 1]
-            found.append(MachineProcess(CONTROLLER, process.pid, process.uid, home))
+            found.append(MachineProcess(DAEMONS[argv[2]], process.pid, process.uid, home))
         elif argv[-3:-1] == ("serve", "--dir") and any(_is_agent(word) for word in argv[:-3]):
             jobs = {member.job for member in members if member.folder == argv[-1]}
             seen = sorted(jobs, key=int) if os.geteuid() in (0, process.uid) else None
@@ -241,6 +245,6 @@ def _user(uid: int) -> str:
 
 
 def _jobs_text(found: MachineProcess) -> str:
-    if found.kind == CONTROLLER:
+    if found.kind != AGENT:
         return ""
     return "?" if found.jobs is None else ",".join(found.jobs) or "none"

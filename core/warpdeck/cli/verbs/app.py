@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from warpdeck.base.controller_daemon import wait_for_start
 from warpdeck.base.errors import UserError
-from warpdeck.base.paths import default_paths
+from warpdeck.base.paths import ENGINE_VARIABLE, default_paths
+from warpdeck.cli.shared.engine_offer import offer_engine
+from warpdeck.cli.shared.engine_option import ENGINE, chosen_paths
 from warpdeck.cli.shared.progress import progress
 from warpdeck.cli.verb import Argument, Group, UsageError, Verb, flat, port
 from warpdeck.notation.values.time_points import parse_past
@@ -52,6 +54,8 @@ def app_options(args: Namespace) -> Any:
 
 
 def _open(args: Namespace) -> int:
+    chosen_paths(args)
+    offer_engine()
     return int(_entry().start(app_options(args)))
 
 
@@ -87,6 +91,7 @@ def _screen(args: Namespace) -> int:
         plain = importlib.import_module("warpdeck_tui.plain")
         asked = {"what": args.what, "everybody": args.all, "at": moment, "as_json": args.json}
         return int(plain.main(default_paths(), args.screen, **asked))
+    offer_engine()
     at = (args.screen, args.what)
     return int(_entry().start(app_options(args), everybody=args.all, at=at, moment=moment))
 
@@ -114,6 +119,7 @@ def _demo(args: Namespace) -> int:
 
     home = tempfile.mkdtemp(prefix="warpdeck-demo-")
     os.environ["WARPDECK_HOME"] = home
+    os.environ.pop(ENGINE_VARIABLE, None)  # The demo simulates our own scheduler.
     with open(os.path.join(home, "controller.log"), "wb") as log:
         argv = [sys.executable, "-m", "warpdeck.sim.demo", "--home", home, "--remove"]
         child = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True)
@@ -131,8 +137,8 @@ def _demo(args: Namespace) -> int:
 
 APP = Verb(
     "", "Open the full-screen app.",
-    (APP_OPTIONS,),
-    examples=("warpdeck", "warpdeck --readonly --theme deck-light"),
+    (ENGINE, APP_OPTIONS),
+    examples=("warpdeck", "warpdeck --readonly --theme deck-light", "warpdeck --engine slurm"),
     reads=False, run=_open,
 )  # fmt: skip
 """The row of `warpdeck` without a verb."""

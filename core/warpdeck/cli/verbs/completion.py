@@ -9,8 +9,10 @@ from __future__ import annotations
 import importlib
 import os
 
+from warpdeck.base.engine_choice import use_engine
 from warpdeck.base.errors import UserError
 from warpdeck.base.output import clean
+from warpdeck.base.paths import ENGINE_TITLES, ENGINES
 from warpdeck.cli.index import SUMMARIES, load
 from warpdeck.cli.shared.candidates import (
     Candidate,
@@ -21,6 +23,7 @@ from warpdeck.cli.shared.candidates import (
     grammar_of,
     value_of_option,
 )
+from warpdeck.cli.shared.engine_option import OPTION
 from warpdeck.cli.shared.live_names import live_names
 from warpdeck.cli.slurm_verb import SlurmVerb
 from warpdeck.cli.verb import ANY_JOBS, JOBS, NODES, PARTITIONS, RESERVATIONS, Argument, Verb, flat
@@ -132,6 +135,12 @@ def complete(line: list[str]) -> list[Candidate]:
         return _of_scontrol(words)
     if command != "warpdeck":
         return candidates(words, _of_slurm(command), live_names)
+    if words[0] == OPTION:
+        if len(words) == 2:
+            return [Candidate(name, ENGINE_TITLES[name]) for name in ENGINES if name.startswith(words[1])]
+        if words[1] in ENGINES:
+            use_engine(words[1])  # The names of this engine are offered.
+        words = words[2:]
     if len(words) == 1:
         return [Candidate(verb, about) for verb, about in SUMMARIES.items() if verb.startswith(words[0])]
     verb, *words = words

@@ -1,17 +1,19 @@
-"""`warpdeck up|down|status`: the controller."""
+"""`warpdeck up|down|status`: the controller, or the gateway to Slurm."""
 
 from __future__ import annotations
 
 import os
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from warpdeck.base.controller_daemon import ensure_running, is_running, stop
+from warpdeck.base.controller_daemon import ensure_running, is_running, other_host, stop
 from warpdeck.base.errors import UserError
-from warpdeck.base.output import print_json, print_note
-from warpdeck.base.paths import SITE_HOME, Paths, default_paths
+from warpdeck.base.output import clean, print_json, print_note
+from warpdeck.base.paths import OWN, SITE_HOME, SLURM, Paths
 from warpdeck.base.shared_home import open_to_all
+from warpdeck.cli.shared.engine_offer import offer_engine
+from warpdeck.cli.shared.engine_option import ENGINE, chosen_paths
 from warpdeck.cli.shared.progress import progress
 from warpdeck.cli.verb import JSON, Argument, UsageError, Verb
 from warpdeck.client.blocking_client import GONE, SyncClient
@@ -22,13 +24,19 @@ if TYPE_CHECKING:
 
 STARTS = 3
 """Number of attempts to start a controller that is killed while it starts."""
+MINUTE_S = 60
 LOCAL_NODE_S = 5.0
 """Longest time that `up` waits for this machine's agent."""
 POLL_S = 0.05
 
 
 def _up(args: Namespace) -> int:
-    paths = default_paths()
+    paths = chosen_paths(args)
+    if not args.shared:
+        offer_engine()
+        paths = chosen_paths(args)
+    if paths.engine == SLURM:
+        return _up_gateway(args, paths)
     if args.shared:
         paths = paths if os.environ.get("WARPDECK_HOME") else Paths(SITE_HOME)
         open_to_all(paths)
@@ -46,6 +54,21 @@ def _up(args: Namespace) -> int:
     if trouble:
         print_note(f"this machine cannot run jobs: {trouble}")
         print_note("  see `warpdeck node ls`")
+    return 0
+
+
+def _up_gateway(args: Namespace, paths: Paths) -> int:
+    """Start the gateway unless it runs. Raises UserError for an option that only the own scheduler has."""
+    for option in ("shared", "share_machine", "no_local_node"):
+        if getattr(args, option):
+            name = option.replace("_", "-")
+            raise UsageError(
+                f"{args.prog}: --{name} is impossible with Slurm",
+                f"leave out --{name}, or use --engine {OWN}",
+            )
+    with progress("starting the gateway to Slurm ..."):
+        started = ensure_running(paths)
+    print(f"gateway to Slurm {'started' if started else 'already running'} in {paths.home}")
     return 0
 
 
@@ -91,10 +114,11 @@ def _down(args: Namespace) -> int:
         from warpdeck.cli.shared import machine_processes
 
         return machine_processes.stop(kill_jobs=args.kill_jobs)
-    paths = default_paths()
-    with progress("stopping the controller ..."):
+    paths = chosen_paths(args)
+    daemon = paths.daemon
+    with progress(f"stopping the {daemon} ..."):
         stopped = stop(paths)
-    print("controller stopped; jobs keep running" if stopped else f"no controller is running in {paths.home}")
+    print(f"{daemon} stopped; jobs keep running" if stopped else f"no {daemon} is running in {paths.home}")
     return 0
 
 
@@ -103,22 +127,27 @@ def _status(args: Namespace) -> int:
         from warpdeck.cli.shared import machine_processes
 
         return machine_processes.show(as_json=args.json)
-    paths = default_paths()
+    paths = chosen_paths(args)
     try:
         client = SyncClient.connect(paths, start=False)
     except UserError:
         if args.json:
-            print_json({"running": False, "home": paths.home})
+            print_json({"running": False, "home": paths.home, "engine": {"name": paths.engine}})
+        elif host := other_host(paths):
+            print(f"the {paths.daemon} in {paths.home} runs on {host}", file=sys.stderr)
         else:
-            print(f"no controller is running in {paths.home}", file=sys.stderr)
+            print(f"no {paths.daemon} is running in {paths.home}", file=sys.stderr)
         return 1
-    with client, progress("waiting for the controller ..."):
+    with client, progress(f"waiting for the {paths.daemon} ..."):
         found = client.call("status")
     if args.json:
         print_json({"running": True, **found})
         return 0
     jobs = ", ".join(f"{count} {state}" for state, count in sorted(found["jobs"].items())) or "none"
     print(f"running, pid {found['pid']}, for {format_duration(found['uptime_s'])}, in {found['home']}")
+    print(f"engine: {engine_text(found['engine'], version=found['version'], now=time.time())}")
+    if found["engine"]["problem"]:
+        print(f"problem: {clean(found['engine']['problem'])}")
     print(f"nodes: {found['nodes']}   jobs: {jobs}")
     if found["unreadable"]:
         print(
@@ -128,10 +157,31 @@ def _status(args: Namespace) -> int:
     return 0
 
 
+def engine_text(row: dict[str, Any], *, version: str, now: float) -> str:
+    """Return a line about an engine (an EngineRow), such as "Slurm 24.11.5, cluster X, read 12 s ago, 6 requests a minute"."""
+    if row["name"] != SLURM:
+        return f"warpdeck {row['version'] or version}"
+    parts = [f"Slurm {row['version']}".rstrip()]
+    if row["cluster"]:
+        parts.append(f"cluster {row['cluster']}")
+    read_at, rate = row["read_at"], row["requests_a_minute"]
+    parts.append("not read yet" if read_at is None else f"read {_age(now - read_at)} ago")
+    if rate is not None:
+        parts.append(f"{rate:.3g} request{'' if rate == 1 else 's'} a minute")
+    return clean(", ".join(parts))
+
+
+def _age(seconds: float) -> str:
+    return f"{max(0.0, seconds):.0f} s" if seconds < MINUTE_S else format_duration(seconds)
+
+
 VERBS = (
     Verb(
-        "up", "Start the controller in the background, if it is not running. Other verbs start it automatically.",
+        "up",
+        "Start the controller, or the gateway to Slurm, in the background, if it is not running. Other verbs start it\n"
+        "automatically.",
         (
+            ENGINE,
             Argument("--no-local-node", "do not add this machine as a node"),
             Argument("--shared", f"as root: serve all users of this machine from $WARPDECK_HOME or {SITE_HOME}"),
             Argument(
@@ -139,15 +189,20 @@ VERBS = (
                 "allow agents of this controller on machines that already run another agent ($WARPDECK_SHARE_MACHINE=1)",
             ),
         ),
-        examples=("warpdeck up", "warpdeck up --no-local-node     do not use this machine as a node"),
+        examples=(
+            "warpdeck up",
+            "warpdeck up --no-local-node     do not use this machine as a node",
+            "warpdeck up --engine slurm      connect to the Slurm of this machine",
+        ),
         reads=False, run=_up,
     ),
     Verb(
         "down",
-        "Stop the controller. Jobs keep running, and the next controller takes them over. With --machine, stop\n"
-        "all of your controllers and agents on this machine (as root: those of all users).",
+        "Stop the controller or the gateway to Slurm. Jobs keep running, and the next controller takes them over. With\n"
+        "--machine, stop all of your controllers, gateways and agents on this machine (as root: those of all users).",
         (
-            Argument("--machine", "stop all controllers and agents on this machine"),
+            ENGINE,
+            Argument("--machine", "stop all controllers, gateways and agents on this machine"),
             Argument("--kill-jobs", "with --machine: also kill the jobs on this machine"),
         ),
         examples=(
@@ -159,9 +214,9 @@ VERBS = (
     ),
     Verb(
         "status",
-        "Show whether the controller is running, since when, and how many nodes and jobs it has. With --machine,\n"
-        "list all controllers and agents on this machine.",
-        (Argument("--machine", "list all controllers and agents on this machine"), JSON),
+        "Show whether the controller or the gateway to Slurm is running, since when, and how many nodes and jobs it has.\n"
+        "With --machine, list all controllers, gateways and agents on this machine.",
+        (ENGINE, Argument("--machine", "list all controllers, gateways and agents on this machine"), JSON),
         examples=("warpdeck status", "warpdeck status --json", "warpdeck status --machine"),
         run=_status,
     ),

@@ -10,7 +10,7 @@ import stat
 import subprocess
 
 from warpdeck.base.errors import UserError
-from warpdeck.base.paths import Paths, default_paths
+from warpdeck.base.paths import OWN, SLURM, Paths, default_paths
 from warpdeck.cli.verb import Argument, Group, Verb
 from warpdeck.slurm.shims.shim_scripts import SBATCH, install, install_beside_others, is_own, remove_from
 
@@ -30,6 +30,11 @@ PROFILES = {"bash": (".bash_profile", ".bash_login", ".profile"), "zsh": (".zpro
 def _shims(args: Namespace) -> int:
     """Write the scripts and print a command for the shell."""
     paths = default_paths()
+    if paths.engine == SLURM:
+        raise UserError(
+            "Slurm's own commands are already there: a gateway to Slurm replaces none of them",
+            f"use --engine {OWN} for the commands of warpdeck's own scheduler",
+        )
     if args.install or args.remove:
         folder = _target_folder(paths)
         return _install(paths, folder) if args.install else _remove(paths, folder)

@@ -127,6 +127,7 @@ class SiteReader:
             favor_small=values.yes(self._get("priorityfavorsmall")),
             default_mem_per_cpu=self._read("defmempercpu", values.whole, 0) * 2**20,
             kill_invalid_dependency="kill_invalid_depend" in self._flags(),
+            expedited_requeue="enable_expedited_requeue" in self._get("slurmctldparameters").lower(),
             enforce_limits=self._enforces_limits(),
             preempt_exempt_s=max(0, self._read("preemptexempttime", _exempt_s, 0)),
             **self._backfill(),

@@ -24,6 +24,7 @@ def settings(state: State, config: Config) -> dict[str, str]:
     """Return the settings by name. The value "" is shown as (null)."""
     plan, weights, held = config.scheduler, config.scheduler.weights, config.containment
     return {
+        "SlurmctldParameters": "enable_expedited_requeue" if plan.expedited_requeue else "",
         "AccountingStorageEnforce": "associations,limits,qos"
         if plan.enforce_limits and config.accounts
         else "none",

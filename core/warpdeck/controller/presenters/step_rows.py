@@ -87,9 +87,11 @@ def _own(job: Job, name: str, *, nodes: int, ended: ExitStatus | None) -> StepRo
 
 
 def _batch(job: Job) -> StepRow:
-    first = job.shares[0]
-    row = _own(job, BATCH, nodes=1, ended=first.exit)
-    row.used = use_of([first.without_steps()])
+    first = (
+        job.shares[0] if job.shares else None
+    )  # Slurm tells the usage of a job a moment after its end, or never.
+    row = _own(job, BATCH, nodes=1, ended=first.exit if first else job.exit)
+    row.used = use_of([first.without_steps()]) if first else None
     return row
 
 
@@ -98,7 +100,7 @@ def _command(job: Job) -> StepRow:
     assert job.allocation is not None
     row = _own(job, "0", nodes=len(job.allocation.shares), ended=job.exit)
     row.name, row.tasks = job.request.name, sum(share.tasks for share in job.allocation.shares)
-    row.used = use_of(job.shares)
+    row.used = use_of(job.shares) if job.shares else None
     return row
 
 

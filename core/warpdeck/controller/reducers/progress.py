@@ -50,6 +50,8 @@ MIN_CHANGE_S = 1.0
 
 Smaller differences do not matter for planning, and the run times of short tasks vary by larger fractions.
 """
+TOP_PRIORITY = 2**32 - 3
+"""The highest priority that Slurm knows."""
 _STATE_OF_CAUSE = {
     "cancelled": JobState.CANCELLED,
     "requeued": JobState.CANCELLED,
@@ -351,9 +353,17 @@ def finish(txn: Transaction, job: Job, *, ended_at: float) -> list[Effect]:
     )
     requeues = requeues and not hetjob_components.is_left(txn.state, job)
     if requeues:
-        requeue_job(txn, ended)
+        requeue_job(txn, _expedited(txn, ended))
         txn.log(job.id, f"requeued (start {job.restarts + 1})")
     return effects + hetjob_components.after_end(txn, ended, requeues=requeues)
+
+
+def _expedited(txn: Transaction, ended: Job) -> Job:
+    """Return the job with the highest priority if its node failed and it requested --requeue=expedite."""
+    if ended.state is not JobState.NODE_FAIL or not (ended.request.expedite and txn.state.site.expedites):
+        return ended
+    txn.log(ended.id, "goes first, because its node failed (--requeue=expedite)")
+    return replace(ended, request=replace(ended.request, priority=TOP_PRIORITY))
 
 
 def _update_predictions(txn: Transaction, ended: Job) -> None:

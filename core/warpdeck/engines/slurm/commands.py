@@ -10,10 +10,14 @@ import asyncio
 import codecs
 import os
 import secrets
+import string
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from itertools import islice
+from typing import NamedTuple
 
+from warpdeck.base.chunking import ROWS_A_TURN
 from warpdeck.base.errors import UserError
 
 from .reading.marked_table import Column, TableReader, format_argument
@@ -24,13 +28,18 @@ CHANGE_S = 120.0
 """Time limit of a command that changes something. It is longer, because its outcome is unknown when it is killed."""
 MAX_OUTPUT_BYTES = 512 * 1024 * 1024
 MAX_ERROR_BYTES = 64 * 1024
-CHUNK_BYTES = 1024 * 1024
+CHUNK_BYTES = 256 * 1024
+LETTERS = string.ascii_letters + string.digits
+MARK_LETTERS = 8
 UNREACHABLE = "slurm_unreachable"
 """Code of the errors that say that Slurm does not answer now."""
 _FORMS = ("SLURM_TIME_FORMAT", "SQUEUE_", "SINFO_", "SACCT_", "SCONTROL_", "SBATCH_", "SALLOC_")
 """Variables that begin with these change what a command prints or submits."""
 _OURS = {"TZ": "UTC", "LC_ALL": "C.UTF-8", "SLURM_BITSTR_LEN": "0"}
 """SLURM_BITSTR_LEN=0: squeue does not shorten lists of array tasks."""
+
+_SITE = frozenset({"SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT"})
+"""Variables with which the commands find Slurm."""
 
 ADVICE = (
     ("Unable to contact slurm controller", "slurmctld is down or unreachable; warpdeck asks again by itself"),
@@ -56,10 +65,8 @@ class Output(NamedTuple):
     err: str
 
 
-class Feed(Protocol):
-    """Receives the text of a table in pieces."""
-
-    def __call__(self, text: str, /) -> None: ...
+Record = dict[str, str]
+"""A record of a table: the values by our names of the columns, "" for no value."""
 
 
 class SlurmCommands:
@@ -70,25 +77,42 @@ class SlurmCommands:
     ) -> None:
         source = os.environ if environ is None else environ
         kept = {name: value for name, value in source.items() if not name.startswith(_FORMS)}
-        self._environ = kept | _OURS
+        self.environ: Mapping[str, str] = kept | _OURS
         self._clock = clock
         self.last_took_s = 0.0
         """Run time of the last reading command, which shows the load of slurmctld."""
 
     async def read(self, *argv: str) -> str:
         """Return the output of a command that reads. Raises UserError."""
-        pieces: list[str] = []
-        await self._read(argv, pieces.append)
-        return "".join(pieces)
+        async with aclosing(self._pieces(argv)) as pieces:
+            return "".join([text async for text in pieces])
 
-    async def table(self, argv: Sequence[str], columns: Sequence[Column]) -> list[dict[str, str]]:
-        """Return the records of a table that squeue prints. Raises UserError or MalformedTable."""
-        mark = "Z" + secrets.token_hex(8)
+    async def table(
+        self, argv: Sequence[str], columns: Sequence[Column]
+    ) -> AsyncGenerator[list[Record], None]:
+        """Yield the records of a table that squeue prints, in small lists, so that a queue of 50,000 jobs needs little memory.
+
+        Raises UserError or MalformedTable, the latter at the end.
+        """
+        mark = _mark()
         reader = TableReader(columns, mark)
-        records: list[dict[str, str]] = []
-        await self._read(
-            [*argv, "-O", format_argument(columns, mark)], lambda text: records.extend(reader.feed(text))
-        )
+        async with aclosing(self._pieces([*argv, "-O", format_argument(columns, mark)])) as pieces:
+            async for text in pieces:
+                records = reader.feed(text)
+                while some := list(islice(records, ROWS_A_TURN)):
+                    yield some
+        reader.close()
+
+    async def accounting(self, argv: Sequence[str], columns: Sequence[Column]) -> list[Record]:
+        """Return the records that sacct prints with these options. Raises UserError or MalformedTable."""
+        mark = _mark()
+        reader = TableReader(columns, mark)
+        records: list[Record] = []
+        form = ",".join(column.field for column in columns)
+        options = ["--noheader", "--parsable", f"--delimiter={mark}", f"--format={form}"]
+        async with aclosing(self._pieces(["sacct", *options, *argv])) as pieces:
+            async for text in pieces:
+                records.extend(reader.feed(text))
         reader.close()
         return records
 
@@ -112,16 +136,18 @@ class SlurmCommands:
         assert process.returncode is not None
         return Output(process.returncode, out.decode(errors="replace"), err.decode(errors="replace"))
 
-    async def _read(self, argv: Sequence[str], feed: Feed) -> None:
-        """Pass the output of a command on in pieces. Raises UserError."""
+    async def _pieces(self, argv: Sequence[str]) -> AsyncGenerator[str, None]:
+        """Yield the output of a command in pieces. Raises UserError. A command whose reader stops is killed."""
         begun = self._clock()
         process = await self._start(argv)
         assert process.stdout is not None and process.stderr is not None and process.stdin is not None
         process.stdin.close()
         errors = asyncio.create_task(_bounded(process.stderr))
+        deadline = asyncio.get_running_loop().time() + COMMAND_S
         try:
-            async with asyncio.timeout(COMMAND_S):
-                await _pass_on(process.stdout, feed, argv[0])
+            async for text in _decoded(process.stdout, argv[0], deadline):
+                yield text
+            async with asyncio.timeout_at(deadline):
                 error_text = await errors
                 code = await process.wait()
         except TimeoutError as error:
@@ -137,6 +163,41 @@ class SlurmCommands:
         if code:
             raise command_error(argv[0], error_text)
 
+    async def connect(
+        self, argv: Sequence[str], *, environ: Mapping[str, str], cwd: str = "/"
+    ) -> asyncio.subprocess.Process:
+        """Start a command that runs as long as a user needs its streams. Raises UserError.
+
+        It leads a process group of its own, and the caller ends it.
+        """
+        try:
+            return await asyncio.create_subprocess_exec(
+                *argv,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                env=environ,
+                cwd=cwd,
+                limit=CHUNK_BYTES,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            raise UserError(
+                f"cannot run {argv[0]}: {error}", "Load Slurm's module, or add its commands to your PATH."
+            ) from error
+
+    def plain_environ(self) -> dict[str, str]:
+        """Return the environment without the variables of a job and without ours, for commands that start programs.
+
+        A gateway may have been started inside a job, whose variables would become options of srun and salloc.
+        """
+        kept = {
+            name: value
+            for name, value in self.environ.items()
+            if name not in _OURS and (not name.startswith("SLURM_") or name in _SITE)
+        }
+        return kept | {name: os.environ[name] for name in _OURS if name in os.environ}
+
     async def _start(self, argv: Sequence[str], *, cwd: str | None = None) -> asyncio.subprocess.Process:
         try:
             return await asyncio.create_subprocess_exec(
@@ -144,7 +205,7 @@ class SlurmCommands:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
-                env=self._environ,
+                env=self.environ,
                 cwd=cwd,
                 limit=CHUNK_BYTES,
                 start_new_session=True,
@@ -170,15 +231,25 @@ def command_error(command: str, text: str) -> UserError:
     return UserError(f"{command}: {words}")
 
 
-async def _pass_on(stream: asyncio.StreamReader, feed: Feed, command: str) -> None:
+async def _decoded(stream: asyncio.StreamReader, command: str, deadline: float) -> AsyncGenerator[str, None]:
+    """Yield the text of a stream. Raises TimeoutError at the deadline, and UserError for too much output."""
     decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
     read_bytes = 0
-    while data := await stream.read(CHUNK_BYTES):
+    while True:
+        async with asyncio.timeout_at(deadline):
+            data = await stream.read(CHUNK_BYTES)
+        if not data:
+            break
         read_bytes += len(data)
         if read_bytes > MAX_OUTPUT_BYTES:
             raise UserError(f"{command} printed more than {MAX_OUTPUT_BYTES >> 20} MiB", "Select fewer jobs.")
-        feed(decoder.decode(data))
-    feed(decoder.decode(b"", final=True))
+        yield decoder.decode(data)
+    yield decoder.decode(b"", final=True)
+
+
+def _mark() -> str:
+    """Return a mark that no user can know in advance. It ends each field, so it is short."""
+    return "Z" + "".join(secrets.choice(LETTERS) for _ in range(MARK_LETTERS))
 
 
 async def _bounded(stream: asyncio.StreamReader) -> str:

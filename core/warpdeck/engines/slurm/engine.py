@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -11,7 +12,9 @@ from typing import Any
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import Paths
 from warpdeck.config import Config
+from warpdeck.engines.shared.history import StateHistory
 from warpdeck.engines.shared.job_lookup import JobLookup
+from warpdeck.engines.shared.job_records import RecordSearch
 from warpdeck.engines.shared.job_waits import JobWaits
 from warpdeck.engines.shared.jobs import StateJobs
 from warpdeck.engines.shared.subscriptions import Changes
@@ -24,18 +27,38 @@ from .cluster.polling import Allowance
 from .cluster.quick_looks import SlurmWaits
 from .commands import SlurmCommands
 from .forecasts import SlurmForecasts
+from .history.accounting import INTERVAL_S, Accounting
+from .history.curves import SlurmCurves
+from .output.job_links import JobLinks
 from .output.log_paths import LogFinder
 from .output.output import SlurmOutput
+from .output.programs import Programs
 from .settings import SlurmSettings
 from .site import SlurmSite
 from .versions import read_version
 
 
 class Missing:
-    """A part of the engine that does not exist yet."""
+    """A part of the engine that does not exist yet, or of which only `present` exists."""
+
+    def __init__(self, present: object = None) -> None:
+        self._present = present
 
     def __getattr__(self, name: str) -> Any:
-        raise UserError("this is not possible over Slurm yet", code=UNSUPPORTED)
+        def refuse(*arguments: object, **named: object) -> Any:
+            raise UserError("this is not possible over Slurm yet", code=UNSUPPORTED)
+
+        return getattr(self._present, name, refuse)
+
+
+class NoSteps:
+    """The part of EngineSteps that the server calls at its start and end."""
+
+    def start(self) -> None:
+        return None
+
+    def stop(self) -> None:
+        return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +90,9 @@ async def slurm_engine(
     does not answer, the engine opens all the same, and shows the record and the problem.
     """
     async with gateway(paths, settings, clock=clock, commands=commands) as made:
-        yield _engine(made)
+        links = _links(made)
+        async with links.running():
+            yield _engine(made, links)
 
 
 @asynccontextmanager
@@ -87,11 +112,17 @@ async def gateway(
         await cluster.load()
         allowance = Allowance(settings)
         poller = Poller(cluster, commands, allowance)
-        site = SlurmSite(
-            cluster=cluster, poller=poller, version=version, name=await _cluster_name(commands, allowance)
-        )
+        site = SlurmSite(cluster=cluster, poller=poller, version=version)
         lookup = JobLookup(state=cluster.state, store=store, config=Config)
-        async with poller.running():
+        accounting = Accounting(
+            cluster,
+            commands,
+            user=pwd.getpwuid(cluster.uid).pw_name,
+            interval_s=max(2.0, min(INTERVAL_S, 360 / settings.requests_per_minute)),
+        )
+        poller.after_queue = accounting.after_queue
+        async with poller.running(), accounting.running():
+            await poller.first_look()
             yield Gateway(
                 cluster=cluster,
                 poller=poller,
@@ -107,18 +138,7 @@ async def gateway(
         await store.close()
 
 
-async def _cluster_name(commands: SlurmCommands, allowance: Allowance) -> str:
-    """Return the name of the cluster, or "" if Slurm does not answer now."""
-    allowance.count(1, 0.0)
-    try:
-        text = await commands.read("scontrol", "show", "config")
-    except UserError:
-        return ""
-    lines = [line.partition("=") for line in text.splitlines()]
-    return next((value.strip() for key, _, value in lines if key.strip() == "ClusterName"), "")
-
-
-def _engine(made: Gateway) -> Engine:
+def _engine(made: Gateway, links: JobLinks) -> Engine:
     cluster, clock = made.cluster, made.clock
     missing: Any = Missing()
     jobs = StateJobs(
@@ -137,7 +157,8 @@ def _engine(made: Gateway) -> Engine:
         end_waiters=cluster.ends,
         clock=clock,
     )
-    site: Any = made.site
+    site: Any = Missing(made.site)
+    steps: Any = Missing(NoSteps())
     return Engine(
         site=site,
         accounting=missing,
@@ -145,14 +166,30 @@ def _engine(made: Gateway) -> Engine:
         submissions=missing,
         orders=missing,
         nodes=missing,
-        history=missing,
-        output=_output(made),
+        history=StateHistory(
+            state=cluster.state,
+            store=cluster.store,
+            search=RecordSearch(cluster.state, cluster.store),
+            curve_reader=SlurmCurves(made.lookup),
+            clock=clock,
+        ),
+        output=_output(made, links),
         sessions=missing,
-        steps=missing,
+        steps=steps,
     )
 
 
-def _output(made: Gateway) -> SlurmOutput:
+def _links(made: Gateway) -> JobLinks:
+    folder = os.path.abspath(os.path.expanduser(made.settings.folder or "~/.warpdeck"))
+    return JobLinks(
+        commands=made.commands,
+        allowance=made.allowance,
+        version=made.site.version,
+        programs=Programs(folder),
+    )
+
+
+def _output(made: Gateway, links: JobLinks) -> SlurmOutput:
     cluster = made.cluster
     waits = JobWaits(state=cluster.state, ends=cluster.ends, hub=cluster.hub, clock=made.clock)
     return SlurmOutput(
@@ -160,4 +197,5 @@ def _output(made: Gateway) -> SlurmOutput:
         lookup=made.lookup,
         waits=SlurmWaits(waits=waits, poller=made.poller),
         finder=LogFinder(made.commands, made.allowance),
+        links=links,
     )

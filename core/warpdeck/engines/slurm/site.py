@@ -24,8 +24,6 @@ class SlurmSite:
     cluster: Cluster
     poller: Poller
     version: Version
-    name: str
-    """The name of the cluster (ClusterName)."""
 
     @property
     def identity(self) -> str:
@@ -38,7 +36,7 @@ class SlurmSite:
         return EngineRow(
             name="slurm",
             version=str(self.version),
-            cluster=self.name,
+            cluster=self.cluster.config.get("ClusterName", ""),
             read_at=self.cluster.read_at,
             problem=self.cluster.problem,
             requests_a_minute=round(self.poller.rate, 1),

@@ -25,6 +25,7 @@ from warpdeck.notation.values.memory_sizes import MIB
 from warpdeck.notation.values.signals import MAX_SIGNAL
 
 from .bindings import ANY_NUMBER, ONE_THREAD, hint_words
+from .newer_kinds import EXPEDITE
 from .special_kinds import PARTS
 
 JsonFields = dict[str, Any]
@@ -294,9 +295,33 @@ def as_gpu_binding(given: GivenOption) -> str:
     kind = given.word.lower().removeprefix("verbose,")
     kind = {"c": "closest", "n": "none"}.get(kind[:1], kind)
     if not _GPU_BIND.fullmatch(kind):
-        words = f"--gpu-bind={given.word} is not supported"
+        words = f"--{given.option}={given.word} is not supported"
         raise UserError(words, "write none, per_task:N, single:N or map_gpu:0,1,...")
     return kind
+
+
+@effect()
+def set_requeue(fields: JsonFields, given: GivenOption) -> None:
+    """Set --requeue[=expedite]."""
+    fields.update(requeue=True, expedite=given.value == EXPEDITE)
+
+
+_TRES_BIND = re.compile(r"gres/gpu:(verbose,)?(map:)?(?P<kind>[^+]*)", re.IGNORECASE)
+
+
+def as_tres_binding(given: GivenOption) -> str:
+    """Return the value of --tres-bind, such as gres/gpu:single:2, as a binding of GPUs. Raises UserError."""
+    match = _TRES_BIND.fullmatch(given.word)
+    if match is None:
+        words = f"--tres-bind={given.word} is not supported, because only GPUs are bound to tasks"
+        raise UserError(words, "write gres/gpu: and a binding, such as gres/gpu:single:1")
+    return as_gpu_binding(given._replace(text=f"{'map_gpu:' * bool(match[2])}{match['kind']}"))
+
+
+@effect()
+def set_tres_bind(fields: JsonFields, given: GivenOption) -> None:
+    """Set --tres-bind for the job's steps, as --gpu-bind."""
+    fields.setdefault("step_variables", {})["SLURM_GPU_BIND"] = as_tres_binding(given)
 
 
 @effect()

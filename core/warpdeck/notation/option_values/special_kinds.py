@@ -353,7 +353,11 @@ def _read_mpi(word: str) -> str:
 _SHARED = {"": "exclusive"} | {word: word for word in ("exclusive", "oversubscribe", "user", "mcs")}
 CPU_FREQ = text_kind(cpu_freq)
 DISTRIBUTION = ValueKind(_read_layout, _store_layout, _show_layout, ("distribution", "plane_size"))
-EXCLUSIVE = choice(_SHARED, "write --exclusive, --exclusive=user or --exclusive=mcs", field="shared")
+EXCLUSIVE = choice(
+    _SHARED,
+    "write --exclusive, --exclusive=user or --exclusive=mcs; there are no segments of a topology for =topo",
+    field="shared",
+)
 GPU_BIND = text_kind(_read_gpu_bind)
 GPU_FREQ = text_kind(_read_gpu_freq)
 GRES = ValueKind(_read_gres)

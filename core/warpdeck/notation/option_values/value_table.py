@@ -17,6 +17,7 @@ from warpdeck.notation.values.containers import OPTIONS as CONTAINER_OPTIONS
 from warpdeck.notation.values.numbers import count
 from warpdeck.notation.values.slurm_error import VALUE_EXIT, SlurmError
 
+from . import newer_kinds as newer
 from . import request_fields as request
 from . import special_kinds as special
 from . import step_fields as step
@@ -145,6 +146,7 @@ _ROWS: dict[str, OptionRow] = {
     "het-group": OptionRow(special.HET_GROUP, step=field("groups", as_value)),
     "hint": OptionRow(special.HINT, request.set_hint, variables=_hint_variables),
     "hold": OptionRow(job=constant(hold=True)),
+    "ignore-signals": OptionRow(newer.IGNORE_SIGNALS, step=field("ignored_signals", as_value, STREAMS)),
     "immediate": OptionRow(_IMMEDIATE, step=step.set_immediate),
     "input": OptionRow(kinds.FILE, field("input"), step=stream("input")),
     "job-name": OptionRow(job=field("name"), step=ask("name")),
@@ -200,12 +202,12 @@ _ROWS: dict[str, OptionRow] = {
     "priority": OptionRow(special.PRIORITY, field("priority", as_value)),
     "profile": OptionRow(special.PROFILE, variables=_variable("SLURM_PROFILE")),
     "propagate": OptionRow(special.PROPAGATE),
-    "pty": OptionRow(step=constant(ASK, pty=True)),
+    "pty": OptionRow(newer.PTY, step=constant(ASK, pty=True)),
     "qos": OptionRow(job=field("qos")),
     "quiet": OptionRow(step=constant(STREAMS, quiet=True)),
     "quit-on-interrupt": OptionRow(step=constant(STREAMS, quits_on_interrupt=True)),
     "relative": OptionRow(_FROM_ZERO, step=ask("relative", as_value)),
-    "requeue": OptionRow(kinds.constant("requeue", "requeue"), constant(requeue=True)),
+    "requeue": OptionRow(newer.REQUEUE, request.set_requeue),
     "reservation": OptionRow(job=field("reservation", request.as_reservation)),
     "resv-ports": OptionRow(kinds.count_kind(positive=False, called="--resv-port", alone="0")),
     "send-libs": OptionRow(special.SEND_LIBS),
@@ -226,6 +228,7 @@ _ROWS: dict[str, OptionRow] = {
     "time": OptionRow(kinds.LIMIT, request.set_time, ask("time_limit_s", request.as_limit_s)),
     "time-min": OptionRow(kinds.LIMIT, field("time_min_s", request.as_least_time)),
     "tmp": OptionRow(kinds.SIZE, minimum("tmp_disk_bytes", request.as_tmp_bytes)),
+    "tres-bind": OptionRow(job=request.set_tres_bind, step=ask("gpu_bind", request.as_tres_binding)),
     "tres-per-task": OptionRow(
         job=SetFields(request.set_tres_per_task, RESOURCES), step=SetFields(request.set_tres_per_task, ASK)
     ),

@@ -1,7 +1,7 @@
 """Table of the options of sbatch, salloc and srun: the values they take, the commands that have them, and
 their handling here.
 
-Source: the man pages of Slurm 22.05 and later, and the real commands. `honored` options change the request
+Source: the man pages of Slurm 22.05 to 26.05, and the real commands. `honored` options change the request
 or the step. `noted` options cannot change anything here; they are accepted with a note. `command` options
 control the command itself. `refused` options would give the user something other than requested if they were
 ignored, so they are rejected with an error that names them.
@@ -51,7 +51,7 @@ dependency               d  required  bar  honored   -       DEPENDENCY:r
 disable-status           X  none      r    noted     -       DISABLE_STATUS
 distribution             m  required  bar  honored   each    DISTRIBUTION:brs
 epilog                   -  required  r    refused   -       EPILOG:rs
-error                    e  required  br   honored   -       ERROR:b STDERRMODE:rs
+error                    e  required  br   honored   -       ERROR:b STDERRMODE:rs SRUN_ERROR:rs
 exact                    -  none      r    honored   -       EXACT:rs
 exclude                  x  required  bar  honored
 exclusive                -  optional  bar  honored   each    EXCLUSIVE:bars
@@ -75,7 +75,7 @@ hold                     H  none      bar  honored
 ignore-pbs               -  none      b    honored   -       IGNORE_PBS
 immediate                I  optional  a    command   -       IMMEDIATE
 immediate                I  optional  r    honored
-input                    i  required  br   honored   -       INPUT:b STDINMODE:rs
+input                    i  required  br   honored   -       INPUT:b STDINMODE:rs SRUN_INPUT:rs
 interactive              -  none      r    refused
 jobid                    -  required  r    honored   -       JOB_ID
 job-name                 J  required  bar  honored   -       JOB_NAME:br
@@ -113,12 +113,13 @@ ntasks-per-node          -  required  bar  honored   each    NTASKS_PER_NODE:r
 ntasks-per-socket        -  required  bar  refused   each
 ntasks-per-tres          -  required  bar  refused   each    NTASKS_PER_TRES:r
 open-mode                -  required  br   honored   -       OPEN_MODE:brs
-output                   o  required  br   honored   -       OUTPUT:b STDOUTMODE:rs
+output                   o  required  br   honored   -       OUTPUT:b STDOUTMODE:rs SRUN_OUTPUT:rs
 overcommit               O  none      bar  honored   each    OVERCOMMIT:bars
 overlap                  -  optional  r    honored   -       OVERLAP:rs
 oversubscribe            s  none      bar  honored   each
 pack-group               -  required  r    honored
 parsable                 -  none      b    command
+parsable                 -  none      r    refused   newer
 partition                p  required  bar  honored   each    PARTITION
 power                    -  required  bar  noted     each    POWER
 prefer                   -  required  bar  honored
@@ -127,16 +128,17 @@ priority                 -  required  bar  honored
 profile                  -  required  bar  noted     -       PROFILE
 prolog                   -  required  r    refused   -       PROLOG:rs
 propagate                -  optional  br   honored
-pty                      -  none      r    honored
+pty                      -  optional  r    honored
 qos                      q  required  bar  honored   -       QOS
 quiet                    Q  none      ba   command
 quiet                    Q  none      r    honored
 quit-on-interrupt        -  none      r    honored
 reboot                   -  none      bar  refused
 relative                 r  required  r    honored
-requeue                  -  none      b    honored   -       REQUEUE
+requeue                  -  optional  b    honored   -       REQUEUE
 reservation              -  required  bar  honored   -       RESERVATION
 resv-ports               -  optional  r    noted     -       RESV_PORTS
+resv-ports               -  optional  ba   noted     newer
 send-libs                -  optional  r    noted     -       SEND_LIBS
 signal                   -  required  bar  honored   -       SIGNAL
 slurmd-debug             -  required  r    refused   -       SLURMD_DEBUG
@@ -170,21 +172,21 @@ x11                      -  optional  ar   refused
 async                    -  none      r    refused   newer
 autocomplete             -  required  bar  refused   newer
 consolidate-segments     -  none      bar  refused   newer
-container-id             -  required  bar  refused   newer
+container-id             -  required  bar  refused   newer   CONTAINER_ID:ba SRUN_CONTAINER_ID:r
+container-type           -  required  bar  refused   newer   CONTAINER_TYPE:ba SRUN_CONTAINER_TYPE:r
 external                 -  none      b    refused   newer
 external-launcher        -  optional  r    refused   newer
 extra                    -  required  bar  noted     newer
-ignore-signals           -  required  r    refused   newer
+ignore-signals           -  required  r    honored   newer
 mem-update               -  required  bar  refused   newer
-oom-kill-step            -  optional  bar  refused   newer
+oom-kill-step            -  optional  bar  refused   newer   OOM_KILL_STEP:r
 resources                -  required  bar  refused   newer
-runtime                  -  required  bar  refused   newer
-segment                  -  required  bar  refused   newer
+segment                  -  required  bar  refused   newer   SEGMENT_SIZE:ba SRUN_SEGMENT_SIZE:r
 spread-segments          -  none      bar  refused   newer
 stepmgr                  -  none      bar  noted     newer
-treewidth                -  required  r    refused   newer
-tres-bind                -  required  bar  refused   newer
-tres-per-task            -  required  bar  honored   newer
+treewidth                -  required  r    noted     newer
+tres-bind                -  required  bar  honored   newer   TRES_BIND:bars
+tres-per-task            -  required  bar  honored   newer   TRES_PER_TASK:bars
 wait-for-children        -  none      r    noted     newer
 container-entrypoint     -  none      bar  honored   plugin
 container-entrypoint-log -  none      bar  noted     plugin

@@ -44,6 +44,12 @@ def is_on(text: str) -> bool:
     return not text or word.lower() == "yes" or (word.lstrip("+-").isdecimal() and word.strip("+-0") != "")
 
 
+_WORDS = {"requeue": "expedite"}
+"""Options without a value in Slurm 22.05, and the value that newer versions know. Other values of their variables turn
+the option on or off.
+"""
+
+
 def variable_options(environ: Mapping[str, str], variables: Variables, known: OptionTable) -> Options:
     """Return the options that variables set, or turn off, in the order of the table."""
     found: Options = []
@@ -52,7 +58,9 @@ def variable_options(environ: Mapping[str, str], variables: Variables, known: Op
         if text is None:
             continue
         syntax = known.options.get(option)
-        is_flag = syntax is not None and syntax.takes == NONE
+        is_flag = syntax is not None and (
+            syntax.takes == NONE or text.lower() != _WORDS.get(option, text.lower())
+        )
         found.append(
             GivenOption(
                 option,

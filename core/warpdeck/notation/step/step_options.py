@@ -21,6 +21,8 @@ class Streams(msgspec.Struct, kw_only=True):
     append: bool = False
     quiet: bool = False
     quits_on_interrupt: bool = False
+    ignored_signals: tuple[int, ...] = ()
+    """Signals on which srun does nothing."""
 
     def after(self, first: Streams) -> Streams:
         """Return the settings of a further program of `srun A : B`: its own options, else those of the first
@@ -34,6 +36,7 @@ class Streams(msgspec.Struct, kw_only=True):
             append=first.append,
             quiet=first.quiet,
             quits_on_interrupt=first.quits_on_interrupt,
+            ignored_signals=first.ignored_signals,
         )
 
 

@@ -42,7 +42,11 @@ for folder in {folder}; do [ -O "$folder" ] && break; done
 if [ $# -gt 0 ] && [ "${{WARPDECK_HOME:-$home}}" = "$home" ] &&
   [ -O "$folder" ] && [ -e $fd/1 ] && ! [ -e $fd/6 ] && ! [ -e $fd/7 ] && ! [ -e $fd/8 ]; then
   {{
-    for slot in "$folder"/*.slot; do [ -p "$slot" ] && [ -O "$slot" ] && >"$slot.taken" && break; slot=; done
+    for slot in "$folder"/*.slot; do
+      # The last check detects a slot that served another shell after the first check, and was then removed.
+      [ -p "$slot" ] && [ -O "$slot" ] && >"$slot.taken" && [ -p "$slot" ] && break
+      slot=
+    done
     [ "$slot" ] && command exec 8<>"$slot" 6<"$slot" 8>&- 7<>"$folder/ask" || slot=
   }} 2>/dev/null
 fi

@@ -29,6 +29,10 @@ NAMES = sorted({*COMMANDS, *FRONTED, APP})
 LONGEST_INTERPRETER = 120
 """Longest interpreter line. Kernels cut the first line of a script at 127 bytes."""
 MAX_HEAD_BYTES = 16 * 1024
+_MARK = "# One of Slurm's commands, written by `warpdeck shims` for "
+"""Beginning of the second line of each script."""
+_PROBE = "squeue"
+"""A folder with our script of this name contains all scripts."""
 
 
 def install(paths: Paths) -> str:
@@ -74,17 +78,32 @@ def remove_from(paths: Paths, folder: str) -> int:
 
 def is_own(path: str, paths: Paths) -> bool:
     """Check if the file is a script that was written for this home. A symbolic link is not."""
+    return _second_line(path, follow=False) == os.fsencode(_head(paths))
+
+
+def path_without_shims(path: str) -> str:
+    """Return $PATH without the folders that contain our scripts, so that it leads to the commands of a real Slurm."""
+    mark = os.fsencode(_MARK)
+    return os.pathsep.join(
+        folder
+        for folder in path.split(os.pathsep)
+        if not _second_line(os.path.join(folder, _PROBE), follow=True).startswith(mark)
+    )
+
+
+def _second_line(path: str, *, follow: bool) -> bytes:
+    """Return the second line of the file, or b"" if there is none."""
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(os.open(path, flags), "rb") as file:
+            lines = file.read(MAX_HEAD_BYTES).split(b"\n", 2)
     except OSError:
-        return False
-    with open(descriptor, "rb") as file:
-        lines = file.read(MAX_HEAD_BYTES).split(b"\n", 2)
-    return len(lines) > 1 and lines[1] == os.fsencode(_head(paths))
+        return b""
+    return lines[1] if len(lines) > 1 else b""
 
 
 def _head(paths: Paths) -> str:
-    return f"# One of Slurm's commands, written by `warpdeck shims` for {paths.home!r}"
+    return f"{_MARK}{paths.home!r}"
 
 
 def _texts(paths: Paths, *, folder: str) -> dict[str, str]:

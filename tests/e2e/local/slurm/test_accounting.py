@@ -262,7 +262,7 @@ def test_sstat_shows_the_usage_of_a_running_job(home: Home) -> None:
 
 
 def test_sacctmgr_shows_the_accounts_of_the_site(home: Home) -> None:
-    argv = ("show", "assoc", "format=account,user,share,maxjobs,grptres%30", "-P", "-n")
+    argv: tuple[str, ...] = ("show", "assoc", "format=account,user,share,maxjobs,grptres%30", "-P", "-n")
     rows = [
         "root||1||",
         "lab||1||",

@@ -202,7 +202,7 @@ def test_an_idle_session_is_ended_by_the_limit_of_the_site(home: Home, start_com
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["--watch"], "required: JOB"),
+        (["--watch"], "no JOB given"),
         (["1", "2"], "unexpected argument 2"),
         (["--wach", "1"], "did you mean --watch?"),
     ],

@@ -5,7 +5,6 @@ variables that TensorFlow reads.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -76,7 +75,7 @@ print("run", RUN, "of task", os.environ["SLURM_ARRAY_TASK_ID"], "goes on after",
 
 
 @pytest.fixture(scope="module")
-def cluster(lab: Lab, shared_home: Home) -> Iterator[Home]:
+def cluster(lab: Lab, shared_home: Home) -> Home:
     """A home with two hosts under names that both resolve, because Lightning before 2.1 requires this of a
     Slurm cluster.
     """

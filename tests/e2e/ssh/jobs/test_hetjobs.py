@@ -235,11 +235,11 @@ def test_components_start_once_although_the_controller_is_killed(home: Home, wor
         home.slurm("scontrol", "release", str(job))
         home.kill_controller()
         home.ok("up", "--no-local-node")
-        eventually(lambda out=out: read(out) == "2\n", what="the script has run")  # type: ignore[misc]
+        eventually(lambda out=out: read(out) == "2\n", what="the script has run")
         eventually(
             lambda job=job: (
                 home.slurm("squeue", "-hj", str(job), "-o", "%T").stdout.split() == ["RUNNING"] * 2
-            ),  # type: ignore[misc]
+            ),
             what="both run",
         )
         assert home.slurm("scancel", str(job)).returncode == 0

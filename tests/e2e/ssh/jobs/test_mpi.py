@@ -70,7 +70,7 @@ def programs(lab: Lab) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def cluster(lab: Lab, shared_home: Home) -> Iterator[Home]:
+def cluster(lab: Lab, shared_home: Home) -> Home:
     """A home with two hosts."""
     for host in (1, 2):
         options = ["--name", f"mpi{host}", "--accept-host-key", lab.fingerprint(host)]

@@ -4,7 +4,6 @@ environment.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ pytestmark = pytest.mark.lab
 
 
 @pytest.fixture(scope="module")
-def cluster(lab: Lab, shared_home: Home) -> Iterator[Home]:
+def cluster(lab: Lab, shared_home: Home) -> Home:
     """A home with two hosts."""
     for host in (1, 2):
         options = ["--name", f"step{host}", "--accept-host-key", lab.fingerprint(host)]

@@ -5,7 +5,6 @@ their ranks and addresses.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -40,7 +39,7 @@ with open(f"result.{jax.process_index()}", "w") as file:
 
 
 @pytest.fixture(scope="module")
-def cluster(lab: Lab, shared_home: Home) -> Iterator[Home]:
+def cluster(lab: Lab, shared_home: Home) -> Home:
     """A home with two hosts."""
     for host in (1, 2):
         options = ["--name", f"train{host}", "--accept-host-key", lab.fingerprint(host)]

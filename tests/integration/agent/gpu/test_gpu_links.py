@@ -128,15 +128,17 @@ def test_links_and_their_traffic_are_part_of_the_sample(make_agent: MakeAgent, g
         assert links is not None and (links.nvlinks, links.nvlinks_up) == (18, 17)
     moving = agent.link.expect(wire.Sample, lambda message: all(rates(message.gpus[card]) for card in (0, 1)))
     for card in (0, 1):
-        sent, received = rates(moving.gpus[card])
+        found = rates(moving.gpus[card])
+        assert found is not None
+        sent, received = found
         assert 2 < received / sent < 8, "four times as much is received as sent"
     without = moving.gpus[2].links
     assert without == wire.GpuLinks(pcie_gen_max=5, pcie_width=16, pcie_width_max=16)
 
 
-def rates(gpu: wire.GpuSample) -> tuple[int, int] | tuple[()]:
-    """Return the rates, or () while they are unknown."""
+def rates(gpu: wire.GpuSample) -> tuple[int, int] | None:
+    """Return the rates, or None while they are unknown."""
     links = gpu.links
     if links is None or links.nvlink_tx_bytes_s is None or links.nvlink_rx_bytes_s is None:
-        return ()
+        return None
     return links.nvlink_tx_bytes_s, links.nvlink_rx_bytes_s

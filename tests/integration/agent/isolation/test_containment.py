@@ -8,6 +8,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.agent import FROM_SOURCE, AgentProcess
@@ -41,17 +42,14 @@ def agent(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     folder = tmp_path_factory.mktemp("wd")
     program = ["unshare", "--mount", "sh", "-c", WITHOUT, FORMS[request.param], *FROM_SOURCE]
     new_agent_process = AgentProcess(folder / "agent", program=program)
-    new_agent_process.facilities = {
-        each.name: each for each in new_agent_process.start().inventory.facilities
-    }  # type: ignore[attr-defined]
+    new_agent_process.start()
     yield new_agent_process
     new_agent_process.close()
 
 
 def strength(agent: AgentProcess, name: str) -> str:
     """Return how strictly the node enforces a limit, as its inventory states it."""
-    found: wire.Facility = agent.facilities[name]  # type: ignore[attr-defined]
-    return found.strength
+    return {each.name: each.strength for each in agent.welcome.inventory.facilities}[name]
 
 
 def ran(pid: str) -> bool:
@@ -91,8 +89,8 @@ def test_no_process_of_a_job_outlives_it(agent: AgentProcess) -> None:
     assert agent.link.report(job, "exited").exit_code == 4
     assert agent.processes(job) == []
     assert not ran(agent.text(job))
-    group = meta(agent, job)["hold"]["groups"]
-    assert not any(os.path.exists(path) for path in group), (
+    groups = meta(agent, job)["hold"]["groups"]
+    assert not any(os.path.exists(path) for path in groups), (
         "the cgroups are removed before the end is reported"
     )
 
@@ -237,8 +235,8 @@ def forgotten(agent: AgentProcess, job: int) -> str:
     return agent.text(job, "forgotten")
 
 
-def meta(agent: AgentProcess, job: int) -> dict[str, dict[str, list[object]]]:
-    found: dict[str, dict[str, list[object]]] = json.loads(agent.meta(job))
+def meta(agent: AgentProcess, job: int) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = json.loads(agent.meta(job))
     return found
 
 

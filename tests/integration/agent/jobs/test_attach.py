@@ -18,8 +18,8 @@ def test_the_relay_ends_silently_with_a_killed_agent(short_tmp: Path, unread: by
         listener.listen()
         listener.settimeout(ANSWER_S)
         argv = [*FROM_SOURCE, "attach", "--dir", str(short_tmp)]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        with subprocess.Popen(argv, **pipes) as relay:
+        pipe = subprocess.PIPE
+        with subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe) as relay:
             agent, _ = listener.accept()
             with agent:
                 assert relay.stdin is not None

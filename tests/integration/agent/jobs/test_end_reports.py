@@ -47,7 +47,13 @@ class CountedClearing:
 def launch(spool: Spool, number: int) -> LocalLaunch:
     folder = spool.launch_folder(number, 0)
     folder.create(uid=0, gid=0, terminal=False)
-    plain = {"role": "batch", "user": "root", "uid": 0, "started_at": 0.0, "time_limit_s": None}
+    plain: dict[str, Any] = {
+        "role": "batch",
+        "user": "root",
+        "uid": 0,
+        "started_at": 0.0,
+        "time_limit_s": None,
+    }
     files: dict[str, Any] = {"grace_s": 0.0, "stdout": "", "stderr": "", "work_dir": "/", "pty": False}
     return LocalLaunch(folder, Meta(job_id=number, restarts=0, **plain, **files), agent=spool.identity)
 

@@ -161,9 +161,8 @@ def hook(short_tmp: Path) -> Iterator[Path]:
     yield path
 
 
-def hooks(path: Path, **fields: object) -> wire.Hooks:
-    given = {"env": {"SLURM_JOB_ID": "1"}, "timeout_s": 20.0, **fields}
-    return wire.Hooks(**{kind: str(path) for kind in fields.pop("kinds", ("prolog", "epilog"))}, **given)  # type: ignore[arg-type]
+def hooks(path: Path, *, timeout_s: float = 20.0) -> wire.Hooks:
+    return wire.Hooks(str(path), str(path), timeout_s=timeout_s, env={"SLURM_JOB_ID": "1"})
 
 
 def test_prolog_and_epilog_have_only_the_environment_of_the_site(

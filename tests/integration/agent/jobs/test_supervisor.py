@@ -106,7 +106,7 @@ def test_a_running_job_uses_no_descriptor_of_the_supervisor(short_tmp: Path) -> 
 
 
 def test_the_peak_memory_of_a_launch_excludes_the_supervisor(short_tmp: Path) -> None:
-    peaks = {}
+    peaks: dict[int, int] = {}
     with supervised(short_tmp) as (spool, _, link), link.makefile("rb") as lines:
         large = f"exec {sys.executable} -ISc 'bytearray({LARGE_BYTES})'"
         link.sendall(line(ordered(spool, 1, "true")[1]) + line(ordered(spool, 2, large)[1]))

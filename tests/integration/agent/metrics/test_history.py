@@ -42,7 +42,7 @@ def live(known: NodeHistory, begin: float, seconds: int) -> None:
     The utilization of the first GPU equals the second of the minute. The second GPU does not answer.
     """
     for second in range(seconds):
-        own = {"cpu_pct": 800.0, "mem_bytes": 5.0 * MIB}
+        own: dict[str, float | None] = {"cpu_pct": 800.0, "mem_bytes": 5.0 * MIB}
         now = begin + second
         util = int(now % 60)
         busy = wire.GpuSample(index=0, util_pct=util, mem_used_bytes=9 * MIB, power_w=300.06, temp_c=61)

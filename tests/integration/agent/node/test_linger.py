@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.integration.agent.conftest import AgentProcess
+from tests.support.agent import AgentProcess
 
 from warpdeck_agent.linux.linger import describe_session, scope_command
 

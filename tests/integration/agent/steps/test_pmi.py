@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.agent import AgentProcess
@@ -242,7 +243,7 @@ ask("cmd=finalize")
     assert fence.values == {"k0": "v0", "k1": "v1"}
     agent.connect()  # a controller that reconnects gets the pending fence again
     assert agent.link.expect(wire.StepFence) == fence
-    fields = {"job_id": job, "restarts": 0, "step": 0}
+    fields: dict[str, Any] = {"job_id": job, "restarts": 0, "step": 0}
     agent.link.send(wire.StepFenced(number=0, values={"far": "away"}, last=False, **fields))
     agent.link.send(wire.StepFenced(number=0, values=fence.values, last=True, **fields))
     agent.link.expect(wire.StepFence, lambda fence: fence.number == 1)

@@ -11,7 +11,7 @@ import pytest
 from warpdeck_agent.attach.idleness import CPU_EVERY_S, QUIET_S, Idleness
 from warpdeck_agent.launch.launch import LocalLaunch
 from warpdeck_agent.linux.cpu_time import CpuTime
-from warpdeck_agent.storage.spool import JobFolder, Meta
+from warpdeck_agent.storage.spool import Meta, Spool
 from warpdeck_agent.wire.messages import GpuProcess, GpuSample
 
 
@@ -33,9 +33,11 @@ class Running:
             work_dir="/",
             pty=True,
         )
-        (folder / "active").touch()
-        self.job = LocalLaunch(JobFolder(str(folder)), meta, agent="a")
-        self.active = folder / "active"
+        launch_folder = Spool(str(folder)).launch_folder(1, 0)
+        launch_folder.create(uid=os.geteuid(), gid=os.getegid(), terminal=True)
+        self.active = Path(launch_folder.file("active"))
+        self.active.touch()
+        self.job = LocalLaunch(launch_folder, meta, agent="a")
 
     def running(self) -> list[LocalLaunch]:
         return [self.job]

@@ -241,7 +241,7 @@ def test_a_terminal_that_ignores_a_hang_up_is_killed(agent: AgentProcess) -> Non
 
 def test_an_idle_session_is_warned_and_then_ended(agent: AgentProcess) -> None:
     environ = {"PATH": os.environ["PATH"], "PS1": "> "}
-    limits = {"idle_limit_s": 4.0, "idle_warning_s": 3.0}
+    limits: dict[str, Any] = {"idle_limit_s": 4.0, "idle_warning_s": 3.0}
     agent.launch(1, role="tasks", argv=SHELL, pty=True, env=environ, **limits)
     agent.link.report(1, "running")
     open_terminal(agent)

@@ -99,5 +99,5 @@ def test_large_values_are_sent_in_pieces(state: State) -> None:
     assert {key: value for part in parts for key, value in part.items()} == values
     fences = Fences()
     spread_by(fences, state, A, fence(0))
-    found = spread_by(fences, state, B, fence(0, **values))
+    found = spread_by(fences, state, B, fence(0, last=True, **values))
     assert [node for node, _, _ in found] == ["a", "a", "a", "b", "b", "b"]

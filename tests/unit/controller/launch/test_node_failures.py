@@ -14,7 +14,7 @@ from warpdeck.controller.launch.environment import job_environment
 from warpdeck.controller.launch.launching import build_launch
 from warpdeck.controller.presenters.reasons import reason_of
 from warpdeck.controller.presenters.row_context import RowContext
-from warpdeck.model import Container, JobState, NodeName, PtySize
+from warpdeck.model import Container, JobId, JobState, NodeName, PtySize
 from warpdeck.model.request import ContainerMount
 from warpdeck_agent.wire import messages as wire
 
@@ -144,7 +144,7 @@ def test_a_container_request_reaches_the_node_unchanged() -> None:
     )
     mounts = [wire.Mount(source="/d", target="/in", flags=["ro"])]
     assert made.container == wire.Container(image="r#a/b:1", mounts=mounts, mount_home=True)
-    assert core.reload().jobs[1].request.container == container
+    assert core.reload().jobs[JobId(1)].request.container == container
 
 
 def test_hooks_and_the_check_for_foreign_processes_are_optional() -> None:

@@ -92,7 +92,7 @@ def test_a_planning_pass_decides_if_another_job_waits_or_time_passes(
 
 def test_any_other_event_disables_the_fast_path_until_the_next_pass() -> None:
     core = RunningArray()
-    held = Held(principal=ANN, jobs=(core.array,))
+    held = Held(principal=ANN, jobs=(str(core.array),))
     assert core.decide(core.end_one(), held) is None
     assert core.decide(core.end_one()) is None
     core.run_pass()

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 
+import msgspec
 import pytest
 from tests.support.core import Core, make_request, result_of
 
 from warpdeck.base.errors import UserError
+from warpdeck.config.site import build_site
+from warpdeck.config.tables import Config, Scheduler
 from warpdeck.controller.events.events import (
     KillShare,
     LaunchShare,
@@ -17,6 +20,7 @@ from warpdeck.controller.events.events import (
     NodeResumed,
     NodeUp,
 )
+from warpdeck.controller.reducers.progress import TOP_PRIORITY
 from warpdeck.controller.reducers.reduce import reduce
 from warpdeck.controller.state.transaction import Transaction
 from warpdeck.model import Condition, JobState, NodeName
@@ -90,6 +94,23 @@ def test_a_launch_that_a_reboot_may_have_interrupted_is_not_repeated() -> None:
     core.agents[NodeName("a")].reboot()
     assert not any(isinstance(effect, LaunchShare) for effect in core.up("a").effects)
     assert (core.job(job_id).state, core.job(job_id).restarts) == (JobState.PENDING, 1)
+
+
+@pytest.mark.parametrize(("permitted", "priority"), [(True, TOP_PRIORITY), (False, None)])
+def test_a_job_with_expedited_requeue_goes_first_after_its_node_failed(
+    permitted: bool, priority: int | None
+) -> None:
+    site = build_site(Config(scheduler=Scheduler(expedited_requeue=permitted)))
+    core = Core("a")
+    core.state.site = site
+    request = msgspec.structs.replace(make_request(), requeue=True, expedite=True)
+    assert bool(site.remarks(request)) is not permitted
+    job_id = core.run(request)
+    core.lose("a")
+    core.agents[NodeName("a")].reboot()
+    core.up("a")
+    job = core.job(job_id)
+    assert (job.state, job.request.priority) == (JobState.PENDING, priority)
 
 
 def test_jobs_missing_from_a_nodes_records_fail() -> None:

@@ -61,7 +61,7 @@ def test_failures_of_an_array_count_once() -> None:
 def test_a_success_or_a_late_failure_resets_the_count(facts: dict[str, float]) -> None:
     core = Core("a")
     fail(core, USERS, 5)
-    runs(core, USERS[0], **facts)  # type: ignore[arg-type]
+    runs(core, USERS[0], **facts)
     fail(core, USERS, 5)
     assert not core.state.nodes[A].drained
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import time
 from collections.abc import Callable, Iterable
 from typing import ClassVar, cast
 
@@ -17,6 +18,8 @@ from textual.timer import Timer
 from textual.widgets import Static
 
 from warpdeck.protocol.job_rows import JobRow
+from warpdeck.protocol.site_rows import EngineRow
+from warpdeck_tui.data.client_state import Scheduler
 from warpdeck_tui.deck import Deck
 from warpdeck_tui.table.actions import CHANGING, Action
 from warpdeck_tui.table.bindings import TARGETS, KeyHint, actions_at, bindings, key_line, looks_only
@@ -29,6 +32,9 @@ from warpdeck_tui.widgets.cells import printable
 from warpdeck_tui.widgets.line_view import LineView
 
 from .key_line import KeyLine
+
+AGE_S = 1.0
+"""Seconds between two redraws of the age of the scheduler's data."""
 
 
 class Arrives(GatedScreen[ScreenResultType]):
@@ -91,6 +97,35 @@ class Arrives(GatedScreen[ScreenResultType]):
             view.use_palette(cast(Deck, self.app).palette)
 
 
+class SchedulerLine(Static):
+    """The line below the head line about a scheduler other than our own. For our own one it takes no space."""
+
+    def __init__(self) -> None:
+        super().__init__("", id="scheduler", markup=False)
+        self.display = False
+
+    def show(self, scheduler: Scheduler, styles: Palette) -> None:
+        """Show the scheduler, and the age of its data at this moment."""
+        self.display = not scheduler.is_own
+        if self.display:
+            self.update(SchedulerWords(scheduler.engine, time.time(), styles))
+
+
+class SchedulerWords:
+    """The lines about a scheduler as a Rich renderable that uses the available width."""
+
+    def __init__(self, engine: EngineRow, now: float, styles: Palette) -> None:
+        self._engine = engine
+        self._now = now
+        self._styles = styles
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        # Only other schedulers need the module, so its import does not delay the first frame.
+        from warpdeck_tui.viewmodels.shell.scheduler_line import scheduler_lines
+
+        yield paint(scheduler_lines(self._engine, now=self._now, width=options.max_width), self._styles)
+
+
 class DeckScreen(Arrives[None]):
     """Base class of the full screens. `place` is the screen's context in the table of actions."""
 
@@ -99,6 +134,7 @@ class DeckScreen(Arrives[None]):
     def __init__(self) -> None:
         super().__init__()
         self._clocks: list[Timer] = []
+        self._shows_age = False
 
     @property
     def deck(self) -> Deck:
@@ -125,14 +161,29 @@ class DeckScreen(Arrives[None]):
         return None
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return not (self.deck.lending or (self.deck.readonly and (self.place, action) in CHANGING))
+        """Return whether an action can run now. None means that the scheduler cannot do it, so its key is greyed out."""
+        if self.deck.lending or (self.deck.readonly and (self.place, action) in CHANGING):
+            return False
+        return None if self.impossible(action) else True
 
     def refused(self, action: str) -> str:
         """Return why an action of this screen is not available now, or "" if it is available.
 
         The text is shown when its key is pressed.
         """
-        return looks_only(self.place, action) if self.deck.readonly else ""
+        return (looks_only(self.place, action) if self.deck.readonly else "") or self.impossible(action)
+
+    def impossible(self, action: str) -> str:
+        """Return why the scheduler cannot do an action of this screen, or "" if it can."""
+        return self.deck.board.scheduler.refusal(self.place, action, self.variant(action))
+
+    def variant(self, action: str) -> str:
+        """Return the table or state on which the action's request depends, as `table.actions.requests` names it."""
+        return ""
+
+    def advised(self, fact: str, advice: str, action: str) -> str:
+        """Return the text of an empty list, with the advice to use an action only if the scheduler can do it."""
+        return fact if self.impossible(action) else f"{fact}. {advice}"
 
     def applies(self, action: str) -> bool:
         """Return whether an action of this screen is useful now. The key line omits the others."""
@@ -149,20 +200,22 @@ class DeckScreen(Arrives[None]):
         part = getattr(self.focused, "place", "moves")
         return (part,) if part == "filter" else (self.place, part, "app")
 
-    def works(self, action: Action) -> bool:
-        """Return whether the action can be done now."""
+    def works(self, action: Action) -> bool | None:
+        """Return whether the action can be done now. None means that the scheduler cannot do it."""
         target = TARGETS.get(action.where, "screen")
         owner = {"app": self.app, "screen": self, "focused": self.focused}[target]
-        return owner is not None and bool(owner.check_action(action.runs.partition("(")[0], ()))
+        return owner is not None and owner.check_action(action.runs.partition("(")[0], ())
 
     def hints(self) -> list[KeyHint]:
         """Return the hints for the key line."""
+        states = {action: self.works(action) for action in actions_at(*self.places())}
         now = [
             action
-            for action in actions_at(*self.places())
-            if self.works(action) and (action.where != self.place or self.applies(action.id))
+            for action, state in states.items()
+            if state is not False and (action.where != self.place or self.applies(action.id))
         ]
-        return key_line(now, self.deck.keymap, self.size.width)
+        impossible = {action for action in now if states[action] is None}
+        return key_line(now, self.deck.keymap, self.size.width, impossible=impossible)
 
     def show_keys(self) -> None:
         """Update the key line."""
@@ -180,7 +233,16 @@ class DeckScreen(Arrives[None]):
             self.set_clocks()
             self.recolour()
             self.draw()
+            self.draw_scheduler()
             self.show_keys()
+
+    def draw_scheduler(self) -> None:
+        """Show the scheduler and the age of its data, which grows between two updates. Our own one is not shown."""
+        scheduler = self.deck.board.scheduler
+        if not scheduler.is_own and not self._shows_age:
+            self._shows_age = True
+            self.every(AGE_S, self.draw_scheduler)
+        self.query_one(SchedulerLine).show(scheduler, self.deck.palette)
 
     def draw(self) -> None:
         """Update the widgets from the client state.

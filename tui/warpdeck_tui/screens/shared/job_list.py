@@ -24,7 +24,7 @@ from warpdeck_tui.viewmodels.jobs.verbs import JOB_VERBS, fits
 from warpdeck_tui.widgets.rows import RowSource
 from warpdeck_tui.widgets.virtual_table import VirtualTable
 
-from .deck_screen import DeckScreen, paint
+from .deck_screen import DeckScreen, SchedulerLine, paint
 from .key_line import KeyLine
 
 TICK_S = 1.0
@@ -51,6 +51,7 @@ class JobListScreen(DeckScreen):
 
     def compose(self) -> ComposeResult:
         yield Static("", id="head", markup=False)
+        yield SchedulerLine()
         yield VirtualTable(
             columns_of(self.columns), self.deck.palette, empty="Connecting...", id="queue", marks=True
         )

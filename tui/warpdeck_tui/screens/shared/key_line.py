@@ -81,6 +81,7 @@ class KeyLine(Static):
         for number, hint in enumerate(hints):
             click = Style.from_meta({"@click": hint.command}) if hint.command else PLAIN
             text.append("  " if number else "")
-            text.append(hint.key, styles.get("accent", PLAIN) + click)
-            text.append(f" {hint.words}", PLAIN + click)
+            muted = styles.get("muted", PLAIN)
+            text.append(hint.key, (styles.get("accent", PLAIN) if hint.is_possible else muted) + click)
+            text.append(f" {hint.words}", (PLAIN if hint.is_possible else muted) + click)
         self.update(text)

@@ -25,12 +25,19 @@ class NodeVerbs(DeckScreen):
         """The selected node."""
         return None
 
+    def variant(self, action: str) -> str:
+        return "resume" if action == "drain" and self._is_drained else ""
+
+    @property
+    def _is_drained(self) -> bool:
+        return self.node is not None and self.node.state in ("drained", "draining")
+
     def action_drain(self) -> None:
         node = self.node
         if node is None:
             return
         name, before = node.name, node.reason
-        if node.state in ("drained", "draining"):
+        if self._is_drained:
             question = Question(f"Resume {name}?", f"warpdeck node resume {name}")
             again = Undo(_drain_command(name, before), lambda: self.deck.core.node_drain(name, reason=before))
             self.confirmed(question, lambda: self.deck.core.node_resume(name), again if before else None)

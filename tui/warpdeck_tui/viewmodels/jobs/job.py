@@ -270,9 +270,12 @@ def _used(detail: JobDetail) -> str:
 def gpu_lines(detail: JobDetail) -> list[Line]:
     """Return a line for each GPU of the job, with its utilization and memory."""
     if not detail.gpus:
-        return [(Cell("This job has no GPUs" if not detail.row.gpus else "No GPU allocated yet", "muted"),)]
+        return [(Cell(_no_gpus(detail.row), "muted"),)]
     lines: list[Line] = []
     for gpu in detail.gpus:
+        if not gpu.uuid and gpu.util_pct is gpu.mem_used_bytes is None:
+            lines.append((Cell(f"{gpu.node}:{gpu.index}".ljust(10), "accent"), Cell("no readings", "muted")))
+            continue
         percent = "  ?%" if gpu.util_pct is None else f"{gpu.util_pct:>3}%"
         lines.append(
             (
@@ -284,12 +287,21 @@ def gpu_lines(detail: JobDetail) -> list[Line]:
     return lines
 
 
+def _no_gpus(row: JobRow) -> str:
+    """Return why no GPUs are listed. Slurm does not tell which GPUs a job of another user has."""
+    if not row.gpus:
+        return "This job has no GPUs"
+    if row.state == "PENDING":
+        return "No GPU allocated yet"
+    return f"{plural(row.gpus, 'GPU')} allocated; which ones is unknown"
+
+
 def gpu_page(detail: JobDetail) -> list[Line]:
     """Return the lines of the "GPUs" pane: the same as beside the log, and the UUIDs."""
     lines = gpu_lines(detail)
-    if detail.gpus:
+    if named := [gpu for gpu in detail.gpus if gpu.uuid]:
         lines += [(), (Cell("GPU UUIDs", "muted"),)]
-        lines += [(Cell(f"  {gpu.node}:{gpu.index}  {gpu.uuid}"),) for gpu in detail.gpus]
+        lines += [(Cell(f"  {gpu.node}:{gpu.index}  {gpu.uuid}"),) for gpu in named]
     return lines
 
 

@@ -14,10 +14,12 @@ from warpdeck_tui.widgets.rows import KnownRows
 
 from .arrays import Fold
 from .listing import Listing, key_of
-from .queue import clock, full_name, is_idle, progress, used_of_limit, where
+from .queue import clock, full_name, is_idle, is_unmeasured, progress, used_of_limit, where
 
 LIMIT_WIDTH = 6
 UTIL_WIDTH = 5
+NO_READING = "n/a"
+"""Text for the utilization of GPUs that nobody measures."""
 PRIORITY_FROM = 140
 """Least width of the terminal at which the priority is shown. On narrower ones the reason needs the space."""
 LATE_PCT = 90
@@ -107,6 +109,8 @@ def _util(row: JobRow, now: float) -> Cell:
         return Cell("" if mean is None else bar(mean, UTIL_WIDTH), "muted")
     if not row.gpus or row.state != "RUNNING":
         return Cell("")
+    if is_unmeasured(row, now):
+        return Cell(NO_READING, "muted")
     return Cell("idle", "warn") if is_idle(row, now) else Cell(bar(row.gpu_util_pct, UTIL_WIDTH), "accent")
 
 
@@ -117,6 +121,8 @@ def _array_util(array: Fold, now: float) -> Cell:
     if idle:
         return Cell(f"{idle} idle"[:UTIL_WIDTH] if idle < len(running) else "idle", "warn")
     known = [row.gpu_util_pct for row in running if row.gpu_util_pct is not None]
+    if running and all(is_unmeasured(row, now) for row in running):
+        return Cell(NO_READING, "muted")
     return Cell(bar(sum(known) / len(known), UTIL_WIDTH) if known else "", "accent")
 
 

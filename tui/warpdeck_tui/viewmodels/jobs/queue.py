@@ -91,6 +91,13 @@ def is_idle(row: JobRow, now: float) -> bool:
     return bool(still or row.idle_since is not None)
 
 
+def is_unmeasured(row: JobRow, now: float) -> bool:
+    """Return whether the job holds GPUs that nobody measures, so that they had no reading by the end of its startup time."""
+    return bool(row.gpus and row.gpu_util_pct is None and row.state == "RUNNING") and (
+        (ran_s(row, now) or 0) >= STARTS_UP_S
+    )
+
+
 def where(row: JobRow, now: float) -> Cell:
     """Return where the job runs, why it waits, or how it ended.
 

@@ -14,7 +14,7 @@ from warpdeck_tui.viewmodels.cells import Cell, Line, fact, known, memory
 from warpdeck_tui.widgets.cells import printable
 from warpdeck_tui.widgets.meter import sparkline
 
-from .nodes import FULL_POWER_W, gpu_holder, node_lines, process_lines
+from .nodes import FULL_POWER_W, NO_READINGS, gpu_holder, is_unmeasured, node_lines, process_lines
 
 SPANS = ((1.0, "last 10 minutes"), (10.0, "last 2 hours"), (60.0, "last day"))
 """Time spans as (seconds per step, title). The title says how long measurements with this step are kept."""
@@ -28,9 +28,15 @@ WHOLE_FROM = 10
 """Rate in gigabytes per second from which on no decimals are shown."""
 
 
-def page(node: NodeRow, curves: Sequence[CurveRow], *, span: int, told: str, width: int) -> list[Line]:
-    """Return all lines of the page. `told` says why there are no curves, or that they are being loaded."""
-    lines = [*node_lines(node), *_links(node.gpus), *_health(node), ()]
+def page(
+    node: NodeRow, curves: Sequence[CurveRow], *, span: int, told: str, width: int, unchecked: str = ""
+) -> list[Line]:
+    """Return all lines of the page.
+
+    `told` says why there are no curves, or that they are being loaded. `unchecked` says why there are no health checks.
+    """
+    health = [fact("health", unchecked, "muted")] if unchecked else _health(node)
+    lines = [*node_lines(node), *_links(node.gpus), *health, ()]
     lines.append((Cell(f"{SPANS[span][1]}", "header"), Cell(f"  {told}" if told else "", "muted")))
     own = next((curve for curve in curves if curve.gpu is None), None)
     lines += _own(node, own, width)
@@ -63,7 +69,7 @@ def _links(gpus: Sequence[GpuRow]) -> list[Line]:
     if any(gpu.island >= 0 for gpu in gpus):
         joined = _together(gpus, lambda gpu: gpu.island)
         lines.append(fact("NVLink", f"connects GPUs {'; '.join(joined.values())}"))
-    elif len(gpus) > 1:
+    elif len(gpus) > 1 and not all(map(is_unmeasured, gpus)):
         lines.append(fact("NVLink", "none between these GPUs", "muted"))
     if any(gpu.numa_node >= 0 for gpu in gpus):
         near = _together(gpus, lambda gpu: gpu.numa_node)
@@ -110,6 +116,8 @@ def _own(node: NodeRow, curve: CurveRow | None, width: int) -> list[Line]:
 
 
 def _gpu(gpu: GpuRow, curve: CurveRow | None, width: int) -> list[Line]:
+    if is_unmeasured(gpu) and curve is None:
+        return [(Cell(f"GPU {gpu.index}  ", "accent"), *gpu_holder(gpu), Cell(f"   {NO_READINGS}", "muted"))]
     columns = curve.columns if curve is not None else {}
     graph = _graph_width(width, 2)
     use = (*_graph("util", columns.get("gpu_util_pct", ()), 100.0, graph), _figure(gpu.util_pct, "%"))

@@ -29,6 +29,12 @@ HOT_C = 90.0
 OUT = ("down", "connecting", "absent")
 CLOSED = (*OUT, "drained", "draining")
 MAX_JOBS_NAMED = 8
+UNKNOWN_JOB = "?"
+"""Label of the job on a GPU that is known to be allocated, but not to which job."""
+ALLOCATED, THIS_JOB, FREE = ("alloc", 4), ("=this", 7), ("free", 0)
+"""Text and heat step of a GPU without readings."""
+NO_READINGS = "no readings"
+UNMEASURED_LEGEND = "no GPU readings: alloc = allocated, =this = allocated to this job, ! unavailable"
 OWNER_LEGEND = "job on the GPU   · free   other: process outside any job"
 
 
@@ -61,13 +67,28 @@ def gpu_cell(node: str, gpu: GpuRow, metric: str, *, out: bool, job: str = "") -
         return key, "!", -1, None
     if metric == "owner":
         return (key, *_owner(gpu), None)
+    is_this = gpu.job == job != UNKNOWN_JOB
+    if is_unmeasured(gpu):
+        text, step = FREE if not gpu.job else THIS_JOB if is_this else ALLOCATED
+        return key, "!" if gpu.blocked else text, -1 if gpu.blocked else step, None
     value, most, unit = _reading(gpu, metric)
     if value is None:
         return key, "?", -1, None
-    held = "=" if gpu.job == job else "*"
+    held = "=" if is_this else "*"
     mark = "!" if gpu.blocked else held if gpu.job else " "
     percent = 100 * value / most
     return key, f"{value:>3.0f}{unit}{mark}", heat_step(percent), percent
+
+
+def is_unmeasured(gpu: GpuRow) -> bool:
+    """Return whether nobody measures the GPU, so that only its allocation is known. Our agents always report a UUID."""
+    return not gpu.uuid and gpu.util_pct is gpu.mem_used_bytes is gpu.power_w is gpu.temp_c is None
+
+
+def all_unmeasured(nodes: Sequence[NodeRow]) -> bool:
+    """Return whether there are GPUs, all without readings."""
+    gpus = [gpu for node in nodes for gpu in node.gpus]
+    return bool(gpus) and all(map(is_unmeasured, gpus))
 
 
 def _owner(gpu: GpuRow) -> tuple[str, int]:
@@ -93,8 +114,13 @@ def _reading(gpu: GpuRow, metric: str) -> tuple[float | None, float, str]:
     return gpu.util_pct, 100.0, "%"
 
 
-def legend(metric: str, *, past: bool = False) -> str:
-    """Return the explanation of the symbols in the tiles, for now or for a past time."""
+def legend(metric: str, *, past: bool = False, unmeasured: bool = False) -> str:
+    """Return the explanation of the symbols in the tiles, for now or for a past time.
+
+    `unmeasured` is true if no GPU has readings.
+    """
+    if unmeasured and metric != "owner":
+        return UNMEASURED_LEGEND
     if metric == "owner":
         return (
             "job on the GPU at that time   · free   other: process outside any job" if past else OWNER_LEGEND
@@ -180,7 +206,8 @@ def node_lines(node: NodeRow) -> list[Line]:
         )
     if node.features:
         lines.append(fact("features", printable(", ".join(node.features))))
-    lines.append(fact("address", printable(node.target) + (f", driver {node.driver}" if node.driver else "")))
+    address = printable(node.target or node.address or node.hostname)
+    lines.append(fact("address", address + (f", driver {node.driver}" if node.driver else "")))
     if not node.gpus:
         lines.append(fact("GPUs", printable(node.gpu_error) or "no NVIDIA GPUs"))
     return lines
@@ -191,16 +218,23 @@ def gpu_detail(node: NodeRow, index: int) -> list[Line]:
     gpu = next((each for each in node.gpus if each.index == index), None)
     if gpu is None:
         return []
-    used = None if gpu.mem_used_bytes is None else 100 * gpu.mem_used_bytes / max(1, gpu.mem_bytes)
     lines: list[Line] = [
         (Cell(f"GPU {index}", "accent"), Cell(f"  {printable(gpu.name)}", "muted")),
-        _gauge("util", gpu.util_pct, known(gpu.util_pct, "%")),
-        _gauge("memory", used, memory(gpu.mem_used_bytes, gpu.mem_bytes)),
-        fact("power", f"{known(gpu.power_w, ' W')} at {known(gpu.temp_c, ' °C')}"),
+        *(_gauges(gpu) if not is_unmeasured(gpu) else [fact("readings", "none", "muted")]),
         gpu_holder(gpu),
         *sharer_lines(gpu),
     ]
     return lines + process_lines(gpu)
+
+
+def _gauges(gpu: GpuRow) -> list[Line]:
+    """Return the readings of a GPU."""
+    used = None if gpu.mem_used_bytes is None else 100 * gpu.mem_used_bytes / max(1, gpu.mem_bytes)
+    return [
+        _gauge("util", gpu.util_pct, known(gpu.util_pct, "%")),
+        _gauge("memory", used, memory(gpu.mem_used_bytes, gpu.mem_bytes)),
+        fact("power", f"{known(gpu.power_w, ' W')} at {known(gpu.temp_c, ' °C')}"),
+    ]
 
 
 def gpu_holder(gpu: GpuRow) -> Line:
@@ -209,8 +243,11 @@ def gpu_holder(gpu: GpuRow) -> Line:
         return (Cell(printable(gpu.error), "warn"),)
     if gpu.blocked:
         return fact("blocked", printable(gpu.blocked), "warn")
+    if gpu.job == UNKNOWN_JOB:
+        return fact("job", "allocated to an unknown job", "muted")
     if gpu.job:
-        return (*fact("job", gpu.job, "accent"), Cell(f" of {printable(gpu.job_user)}"))
+        of = f" of {printable(gpu.job_user)}" if gpu.job_user else ""
+        return (*fact("job", gpu.job, "accent"), Cell(of))
     return fact("job", "free", "RUNNING")
 
 

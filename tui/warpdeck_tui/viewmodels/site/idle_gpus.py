@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from warpdeck.protocol.job_rows import JobRow, UsageRow
 from warpdeck_tui.viewmodels.cells import Cell, Line, age, plural
-from warpdeck_tui.viewmodels.jobs.queue import is_idle, ran_s
+from warpdeck_tui.viewmodels.jobs.queue import is_idle, is_unmeasured, ran_s
 from warpdeck_tui.widgets.cells import printable
 from warpdeck_tui.widgets.columns import Column
 
@@ -66,8 +66,21 @@ def waste_row(waste: Waste, *, now: float) -> tuple[str, Line]:
     )
 
 
-def idle_words(found: list[Waste]) -> str:
-    """Return a summary, such as "12 GPUs of 3 jobs are idle; 41.5 GPU-hours wasted"."""
+def unmeasured_words(jobs: Iterable[JobRow], now: float) -> str:
+    """Return the number of running jobs with GPUs without readings, which may be idle, or "" if there are none."""
+    count = sum(is_unmeasured(row, now) for row in jobs)
+    return f"{plural(count, 'job')} with GPUs {'has' if count == 1 else 'have'} no readings" if count else ""
+
+
+def idle_words(found: list[Waste], *, unmeasured: str = "") -> str:
+    """Return a summary, such as "12 GPUs of 3 jobs are idle; 41.5 GPU-hours wasted".
+
+    `unmeasured` is a text about the jobs without readings.
+    """
+    return f"{_idle_words(found)}; {unmeasured}" if unmeasured else _idle_words(found)
+
+
+def _idle_words(found: list[Waste]) -> str:
     if not found:
         return "No idle GPUs"
     gpus = sum(waste.row.gpus for waste in found)

@@ -61,6 +61,7 @@ def stream_plan(parts: Sequence[Part], steps: Sequence[Step], *, cwd: str) -> di
         "label": _labelled(parts, places),
         "quiet": streams.quiet,
         "quits": streams.quits_on_interrupt,
+        "ignores": streams.ignored_signals,
         "append": streams.append,
         "pty": wanted.pty,
         "outputs": outputs,

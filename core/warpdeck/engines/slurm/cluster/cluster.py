@@ -22,6 +22,7 @@ from warpdeck.controller.state.state import State
 from warpdeck.engines.slurm.reading.job_table import SeenJob
 from warpdeck.model import Job, JobId, NodeName, Request
 from warpdeck.model.created_by_nonce import CreatedObject, upsert_created
+from warpdeck.model.step import Step
 from warpdeck.ports.ports import Changes, JournalEntry, Store
 from warpdeck.protocol.node_rows import NodeRow
 from warpdeck.protocol.site_rows import PartitionRow
@@ -72,10 +73,16 @@ class Cluster:
         self.hub = ChangeListeners(self.ends.touch)
         self.nodes = NodeRows(self.state)
         self.partitions: list[PartitionRow] = []
+        self.config: dict[str, str] = {}
+        """slurmctld's configuration, as `scontrol show config` prints it; {} until Slurm has answered."""
         self.script_folder = ""
         """The folder of the scripts of this user's submissions."""
         self.scripts: dict[str, JobId] = {}
         """Paths of scripts in that folder -> the job that Slurm runs with the script. Each submission has its own."""
+        self.printed: dict[JobId, int] = {}
+        """Hashes of the records that squeue printed last, of the jobs that nothing has changed since."""
+        self.changed_at: dict[JobId, float] = {}
+        """Times at which jobs were changed by something else than the queue."""
         self.read_at: float | None = None
         """Time of the last queue that was read completely (Unix seconds)."""
         self.problem = ""
@@ -83,11 +90,17 @@ class Cluster:
         self._keep_ended_s = keep_ended_s
         self._unsaved: dict[JobId, Job] = {}
         self._unsaved_lines: list[JournalEntry] = []
+        self._unsaved_steps: list[Step] = []
         self._writing = asyncio.Lock()
 
     async def load(self) -> None:
         """Read the record: the user's unfinished jobs, and jobs that ended a short time ago. Raises StoreError."""
         self.state.load(await self.store.load(finished_since_unix=self.clock() - self._keep_ended_s))
+
+    async def change(self, changes: JobChanges) -> None:
+        """Apply changes that do not come from the queue: the results of a user's orders, or of the accounting."""
+        self._mark_changed([job.id for job in changes.jobs])
+        await self.apply(changes)
 
     async def apply(self, changes: JobChanges) -> None:
         """Put changes into memory and into the record. If the disk is full, they are written with the next ones."""
@@ -106,6 +119,7 @@ class Cluster:
             self._unsaved.update((job.id, job) for job in recorded)
             kept = {job.id for job in recorded}
             self._unsaved_lines += [line for line in changes.journal if line.job_id in kept]
+            self._unsaved_steps += [step for step in changes.steps if step.job_id in kept]
             await self._save(gone=changes.gone)
         self.touch([*(job.id for job in changes.jobs), *changes.gone])
 
@@ -124,7 +138,25 @@ class Cluster:
             if created is not None:
                 upsert_created(self.state.created, created)
             self.state.upsert_job(job)
+            self._mark_changed([job.id])
         self.touch([job.id])
+
+    def was_read(self, printed: dict[JobId, int], begun: float) -> None:
+        """Note that the queue was read completely by a squeue that was started at `begun`."""
+        self.changed_at = {job_id: at for job_id, at in self.changed_at.items() if at >= begun}
+        self.printed = {job_id: text for job_id, text in printed.items() if job_id not in self.changed_at}
+        self.read_at = begun
+
+    def _mark_changed(self, jobs: Iterable[JobId]) -> None:
+        now = self.clock()
+        for job_id in jobs:
+            self.changed_at[job_id] = now
+            self.printed.pop(job_id, None)
+
+    @property
+    def has_accounting(self) -> bool:
+        """Whether slurmdbd keeps the jobs of this cluster."""
+        return self.config.get("AccountingStorageType", "").endswith("slurmdbd")
 
     def note_scripts(self, seen: Iterable[SeenJob]) -> None:
         """Remember which submission of this user became which job."""
@@ -173,6 +205,7 @@ class Cluster:
             jobs=jobs,
             gone_jobs=tuple(gone),
             journal=tuple(self._unsaved_lines),
+            steps=tuple(self._unsaved_steps),
         )
         try:
             await self.commits.commit(changes)
@@ -181,6 +214,7 @@ class Cluster:
             return
         self._unsaved.clear()
         self._unsaved_lines.clear()
+        self._unsaved_steps.clear()
 
 
 def _looks_equal(before: NodeRow | None, after: NodeRow) -> bool:

@@ -11,6 +11,7 @@ from warpdeck.controller.state.state import State
 from warpdeck.engines.slurm.reading.job_table import SeenJob, known_request
 from warpdeck.model import ExitStatus, Job, JobId, JobState, PendingReason, Request
 from warpdeck.model.finished_jobs import end_text
+from warpdeck.model.step import Step
 from warpdeck.ports.ports import JournalEntry
 
 FORGOTTEN = "Slurm removed this job from its memory before warpdeck saw how it ended"
@@ -31,6 +32,7 @@ class JobChanges:
     vanished: list[JobId] = field(default_factory=list)
     """Unfinished jobs that Slurm does not report any more."""
     journal: list[JournalEntry] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
 
 
 def compare(state: State, seen: Iterable[SeenJob], changes: JobChanges, *, now: float) -> None:

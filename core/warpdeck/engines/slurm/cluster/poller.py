@@ -5,20 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import aclosing, asynccontextmanager, contextmanager
 
-from warpdeck.base.chunking import ROWS_A_TURN
 from warpdeck.base.errors import UserError
-from warpdeck.engines.slurm.commands import SlurmCommands
-from warpdeck.engines.slurm.reading.job_table import COLUMNS, read_job
+from warpdeck.engines.slurm.commands import Record, SlurmCommands
+from warpdeck.engines.slurm.reading.job_table import COLUMNS, SeenJob, read_job
 from warpdeck.engines.slurm.reading.marked_table import MalformedTable
 from warpdeck.engines.slurm.reading.node_table import partitions_of, read_nodes
 from warpdeck.engines.slurm.reading.partition_table import read_partitions
 from warpdeck.model import JobId
 
 from .cluster import Cluster
-from .job_changes import JobChanges, compare, find_vanished, forgotten
+from .job_changes import JobChanges, compare, find_vanished
 from .polling import PLANS, Allowance, Asked, Source, due_in_s, rpcs_a_minute
 
 log = logging.getLogger("warpdeck.slurm")
@@ -30,11 +29,13 @@ RETRY_S = 10.0
 """Seconds until the next attempt after Slurm did not answer. An attempt that fails costs slurmctld nothing or little."""
 MAX_RETRY_S = 120.0
 EVICT_S = 60.0
-PARTITIONS_S = 3600.0
-"""Seconds after which the partitions are read again. Administrators change them seldom."""
+FIRST_LOOK_S = 10.0
+CONFIG = ("scontrol", "show", "config")
+SELDOM_S = 3600.0
+"""Seconds after which the partitions and the configuration are read again. Administrators change them seldom."""
 
-Ended = Callable[[list[JobId]], Awaitable[None]]
-"""Finds out how these jobs ended that the queue does not have any more."""
+AfterQueue = Callable[[JobChanges], Awaitable[None]]
+"""Is called with the changes of each queue, after they were applied. It ends the jobs that vanished."""
 
 
 class Poller:
@@ -58,12 +59,11 @@ class Poller:
         self._urgent = False
         self._wake = asyncio.Event()
         self._failures = 0
+        self._first_look = asyncio.Event()
         self._read = {Source.JOBS: self._read_jobs, Source.NODES: self._read_nodes}
-        self._partitions, self._partitions_at = "", None  # type: str, float | None
-        self._reading_jobs = asyncio.Lock()
-        """Keeps the answers about jobs in the order of their requests."""
-        self.after_queue: Ended | None = None
-        """Is called after each queue, with the jobs that vanished."""
+        self._seldom: dict[tuple[str, ...], tuple[str, float]] = {}
+        """Output of commands that are run seldom, and when."""
+        self.after_queue: AfterQueue | None = None
 
     @property
     def looking(self) -> bool:
@@ -95,19 +95,26 @@ class Poller:
 
         slurmctld answers this from a table, so it costs little even if the queue is long.
         """
-        async with self._reading_jobs:
-            begun = self._cluster.clock()
-            self._allowance.count(1, self._monotonic())
-            records = await self._commands.table((*SQUEUE, f"--jobs={job_id}"), COLUMNS)
-            seen, changes = [read_job(each) for each in records], JobChanges()
-            compare(self._cluster.state, seen, changes, now=begun)
-            self._cluster.note_scripts(seen)
-            await self._cluster.apply(changes)
+        cluster, begun = self._cluster, self._cluster.clock()
+        self._allowance.count(1, self._monotonic())
+        changes, seen = JobChanges(), list[SeenJob]()
+        async with aclosing(self._commands.table((*SQUEUE, f"--jobs={job_id}"), COLUMNS)) as table:
+            async for records in table:
+                seen += [read_job(each) for each in records]
+        seen = [each for each in seen if cluster.changed_at.get(each.job.id, 0.0) < begun]
+        compare(cluster.state, seen, changes, now=begun)
+        cluster.note_scripts(seen)
+        await cluster.change(changes)
+        if self.after_queue is not None:
+            await self.after_queue(changes)
 
-    async def read_once(self) -> None:
-        """Read everything, whatever is due. Raises UserError."""
-        for source in Source:
-            await self._ask(source)
+    async def first_look(self) -> None:
+        """Wait until everything was read once, or an attempt has failed, but not longer than a user would wait."""
+        try:
+            async with asyncio.timeout(FIRST_LOOK_S):
+                await self._first_look.wait()
+        except TimeoutError:
+            log.warning("Slurm has not answered within %.0f s", FIRST_LOOK_S)
 
     async def run(self) -> None:
         """Read until cancelled."""
@@ -170,6 +177,8 @@ class Poller:
             cluster.problem = "a look at Slurm failed because of a bug of warpdeck: see its log"
         else:
             self._failures, cluster.problem = 0, ""
+        if self._failures or len(self._asked) == len(Source):
+            self._first_look.set()
         self._cluster.hub.wake()
 
     async def _ask(self, source: Source) -> None:
@@ -183,34 +192,57 @@ class Poller:
             self._asked[source] = Asked(started=started, took_s=self._monotonic() - started)
 
     async def _read_jobs(self) -> None:
-        async with self._reading_jobs:
-            await self._read_queue()
-
-    async def _read_queue(self) -> None:
         cluster, begun = self._cluster, self._cluster.clock()
-        records = await self._commands.table(SQUEUE, COLUMNS)
-        changes = JobChanges()
-        reported: set[JobId] = set()
-        for first in range(0, len(records), ROWS_A_TURN):
-            seen = [read_job(each) for each in records[first : first + ROWS_A_TURN]]
-            compare(cluster.state, seen, changes, now=begun)
-            reported.update(each.job.id for each in seen)
-            cluster.note_scripts(seen)
-            await asyncio.sleep(0)
-        find_vanished(cluster.state, reported, changes, unseen=begun)
+        config, is_new = await self._read_seldom(CONFIG)
+        if is_new:
+            cluster.config = _read_config(config)
+        changes, printed = JobChanges(), dict[JobId, int]()
+        async with aclosing(self._commands.table(SQUEUE, COLUMNS)) as table:
+            async for records in table:
+                seen = self._changed(records, printed, begun)
+                compare(cluster.state, seen, changes, now=begun)
+                await asyncio.sleep(0)
+        find_vanished(cluster.state, printed, changes, unseen=begun)
+        changes.jobs = [job for job in changes.jobs if cluster.changed_at.get(job.id, 0.0) < begun]
         await cluster.apply(changes)
-        cluster.read_at = begun
+        cluster.was_read(printed, begun)
         if self.after_queue is not None:
-            await self.after_queue(changes.vanished)
-        elif changes.vanished:
-            ended = [forgotten(cluster.state.jobs[each], now=begun) for each in changes.vanished]
-            await cluster.apply(JobChanges(jobs=ended))
+            await self.after_queue(changes)
+
+    def _changed(self, records: Iterable[Record], printed: dict[JobId, int], begun: float) -> list[SeenJob]:
+        """Return the jobs of these records, without those that squeue printed in the same way the last time.
+
+        A job that a user has changed since squeue was started is left out, because the record may be older.
+        """
+        cluster, found = self._cluster, []
+        before, changed_at = cluster.printed, cluster.changed_at
+        for record in records:
+            number = JobId(int(record["id"]))
+            printed[number] = text = hash(tuple(record.values()))
+            if before.get(number) != text and changed_at.get(number, 0.0) < begun:
+                found.append(read_job(record))
+        self._cluster.note_scripts(found)
+        return found
 
     async def _read_nodes(self) -> None:
         text = await self._commands.read(*NODES)
-        now = self._monotonic()
-        if self._partitions_at is None or now - self._partitions_at > PARTITIONS_S:
-            self._allowance.count(1, now)
-            self._partitions, self._partitions_at = await self._commands.read(*PARTITIONS), now
+        partitions, _ = await self._read_seldom(PARTITIONS)
         rows = read_nodes(text, at=self._cluster.clock())
-        self._cluster.put_nodes(rows, partitions_of(text), read_partitions(self._partitions, rows))
+        self._cluster.put_nodes(rows, partitions_of(text), read_partitions(partitions, rows))
+
+    async def _read_seldom(self, argv: tuple[str, ...]) -> tuple[str, bool]:
+        """Return the output of a command, and whether it is new. Raises UserError."""
+        now = self._monotonic()
+        text, at = self._seldom.get(argv, ("", now - SELDOM_S))
+        if now - at < SELDOM_S:
+            return text, False
+        self._allowance.count(1, now)
+        text = await self._commands.read(*argv)
+        self._seldom[argv] = text, now
+        return text, True
+
+
+def _read_config(text: str) -> dict[str, str]:
+    """Return the configuration that `scontrol show config` prints."""
+    lines = [line.partition("=") for line in text.splitlines()]
+    return {key.strip(): value.strip() for key, _, value in lines if value}

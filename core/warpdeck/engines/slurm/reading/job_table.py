@@ -130,7 +130,7 @@ def read_job(fields: Mapping[str, str]) -> SeenJob:
     one_task, waiting_tasks, array = _tasks(fields["array_tasks"])
     allocation = _allocation(fields)
     submitted = values.unix_time(fields["submit"]) or 0.0
-    exit_status = _exit_status(fields["exit"], state) if state in FINISHED else None
+    ended = exit_status(fields["exit"], state) if state in FINISHED else None
     job = Job(
         id=job_id,
         array_job_id=JobId(_number(fields["array_job_id"])) or job_id,
@@ -154,8 +154,8 @@ def read_job(fields: Mapping[str, str]) -> SeenJob:
         priority=None if waits else _number(fields["priority"]),
         time_limit_s=values.duration_s(fields["time_limit"]),
         allocation=None if waits else allocation,
-        shares=_statuses(allocation, state, exit_status, fields) if allocation and not waits else (),
-        exit=exit_status,
+        shares=_statuses(allocation, state, fields) if allocation and not waits and ended is None else (),
+        exit=ended,
     )
     why = PendingReason(code=code, sentence=sentence, expected_start_unix=start) if waits else None
     return SeenJob(job, why, _number(fields["priority"]) if waits else None, fields["command"])
@@ -275,19 +275,15 @@ def _allocation(fields: Mapping[str, str]) -> Allocation | None:
     return Allocation(shares=tuple(shares))
 
 
-def _statuses(
-    allocation: Allocation, state: JobState, exit_status: ExitStatus | None, fields: Mapping[str, str]
-) -> tuple[ShareStatus, ...]:
-    phase = (
-        "launching" if state is JobState.CONFIGURING else "exited" if exit_status is not None else "running"
-    )
+def _statuses(allocation: Allocation, state: JobState, fields: Mapping[str, str]) -> tuple[ShareStatus, ...]:
+    """Return the states of the nodes of a job that has not ended. The accounting tells the usage afterwards."""
+    phase = "launching" if state is JobState.CONFIGURING else "running"
     return tuple(
-        ShareStatus(node=share.node, phase=phase, exit=exit_status, work_dir=fields["work_dir"])
-        for share in allocation.shares
+        ShareStatus(node=share.node, phase=phase, work_dir=fields["work_dir"]) for share in allocation.shares
     )
 
 
-def _exit_status(text: str, state: JobState) -> ExitStatus:
+def exit_status(text: str, state: JobState) -> ExitStatus:
     """Return the exit status. squeue prints the status of wait(2) as a number, and sacct CODE:SIGNAL."""
     code, _, signal = text.partition(":")
     cause = _CAUSES.get(state, "")

@@ -35,6 +35,17 @@ def duration_s(text: str) -> int | None:
         return None
 
 
+def cpu_seconds(text: str) -> float:
+    """Return a CPU time of sacct such as 1-02:03:04 or 02:03.456 in seconds, or 0 if the text is no time."""
+    days, _, clock = text.rpartition("-")
+    parts = clock.split(":")
+    try:
+        seconds = sum(float(part) * 60.0**power for power, part in enumerate(reversed(parts)))
+        return float(seconds + 86_400 * int(days or 0))
+    except ValueError:
+        return 0.0
+
+
 def size_bytes(text: str, *, default_unit: str = "M") -> int:
     """Return a size such as 200M, 62.50G or 64000 in bytes, or 0 if the text is no size."""
     match = _SIZE.fullmatch(text)

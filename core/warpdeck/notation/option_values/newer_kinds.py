@@ -1,0 +1,45 @@
+"""Kinds of option values that came after Slurm 22.05."""
+
+from __future__ import annotations
+
+from warpdeck.notation.values.lists import words_of
+from warpdeck.notation.values.signals import signal_number
+from warpdeck.notation.values.slurm_error import PLAIN, SlurmError, invalid
+
+from .value_kinds import OptionText, ValueKind, attribute
+
+EXPEDITE = "expedite"
+"""The value of --requeue with which a job goes first after its node failed."""
+_IGNORABLE = {signal_number(name): name for name in ("INT", "QUIT", "TERM", "HUP", "USR1", "USR2")}
+"""The signals that --ignore-signals accepts."""
+
+
+def _read_requeue(given: OptionText) -> str:
+    if given.word.lower() not in ("", EXPEDITE):
+        raise invalid("requeue", "write --requeue or --requeue=expedite")
+    return given.word.lower() or "requeue"
+
+
+def _read_pty(given: OptionText) -> str:
+    if given.text is not None:
+        words = f"--pty={given.text} is not supported, because srun uses its own terminal"
+        raise SlurmError(words, "write --pty")
+    return "set"
+
+
+def _read_ignored(given: OptionText) -> tuple[int, ...]:
+    found = []
+    for word in words_of(given.word):
+        number = signal_number(word)
+        if not number:
+            raise SlurmError(f"Invalid signal name or number: {word}", "write such as INT,TERM")
+        if number not in _IGNORABLE:
+            words = f"Signal {word} cannot be ignored"
+            raise SlurmError(words, f"write some of {','.join(_IGNORABLE.values())}", exit_code=PLAIN)
+        found.append(number)
+    return tuple(found)
+
+
+REQUEUE = attribute("requeue", _read_requeue)
+PTY = ValueKind(_read_pty)
+IGNORE_SIGNALS = ValueKind(_read_ignored)

@@ -1,0 +1,255 @@
+"""The app over a scheduler other than our own: it cannot do everything, and its data have an age and no GPU readings."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from tests.tui.app.app_pilot import AppPilot, run_app
+from tests.tui.app.other_scheduler import IMPOSSIBLE, OtherScheduler
+from tests.tui.app.test_readonly import open_screen
+
+from warpdeck.model import PtySize
+from warpdeck.ports.engine import Action
+from warpdeck.protocol.site_rows import EngineRow
+from warpdeck_tui.table.actions import ACTIONS
+from warpdeck_tui.table.actions.requests import REQUESTS, requests_of
+from warpdeck_tui.table.bindings import command_of
+from warpdeck_tui.viewmodels.shell.scheduler_line import scheduler_lines
+
+NOW = 1_000_000.0
+SLURM = EngineRow(name="slurm", version="24.11.5", cluster="hpc1", read_at=NOW - 25.0, requests_a_minute=6.0)
+PROBLEM = (
+    "slurm_load_jobs error: Unable to contact slurm controller (connect failure). "
+    "Ask the administrators whether slurmctld runs"
+)
+NO_READINGS = "no readings"
+
+
+def shown(width: int, **fields: object) -> list[str]:
+    row = EngineRow(**{name: getattr(SLURM, name) for name in SLURM.__struct_fields__} | fields)
+    return ["".join(cell.text for cell in line) for line in scheduler_lines(row, now=NOW, width=width)]
+
+
+def styles(**fields: object) -> set[str]:
+    row = EngineRow(**{name: getattr(SLURM, name) for name in SLURM.__struct_fields__} | fields)
+    return {
+        cell.style for line in scheduler_lines(row, now=NOW, width=80) for cell in line if "read" in cell.text
+    }
+
+
+# ---- The table of requests
+
+
+def test_every_row_of_the_table_names_actions_and_requests_that_exist() -> None:
+    known = {action.id for action in ACTIONS} | {f"{action.where}.{action.id}" for action in ACTIONS}
+    assert {key.partition(":")[0] for key in REQUESTS} <= known
+    tags = {tag for needed in REQUESTS.values() for tag in needed}
+    assert tags <= set(Action)
+
+
+def test_the_most_specific_row_of_the_table_counts() -> None:
+    assert requests_of("queue", "cancel") == requests_of("sessions", "cancel") == ("cancel",)
+    assert requests_of("node", "drain") == ("node_drain",)
+    assert requests_of("node", "drain", "resume") == ("node_resume",)
+    assert requests_of("nodes", "remove") == ("node_rm",)
+    assert requests_of("fill", "remove") == requests_of("queue", "help") == ()
+
+
+def test_every_changing_action_of_a_screen_needs_a_request() -> None:
+    without = {f"{action.where}.{action.id}" for action in ACTIONS if action.changes} - {
+        f"{action.where}.{action.id}"
+        for action in ACTIONS
+        for variant in ("", "reservations")
+        if requests_of(action.where, action.id, variant)
+    }
+    assert without == {"app.start_controller", "app.undo", "sessions.end_forward"}
+
+
+# ---- The line about the scheduler
+
+
+def test_the_line_has_name_age_and_rate() -> None:
+    assert shown(80) == [" Slurm 24.11 · hpc1   read 25 s ago   6 requests/min"]
+    assert shown(80, read_at=NOW - 3) == [" Slurm 24.11 · hpc1   6 requests/min"]
+    assert shown(80, read_at=NOW - 250) == [" Slurm 24.11 · hpc1   read 4 min ago   6 requests/min"]
+    assert shown(80, read_at=None, requests_a_minute=1.0) == [
+        " Slurm 24.11 · hpc1   not read yet   1 request/min"
+    ]
+    assert shown(80, cluster="", version="", requests_a_minute=None) == [" Slurm   read 25 s ago"]
+
+
+@pytest.mark.parametrize(
+    ("width", "line"),
+    [
+        (52, " Slurm 24.11 · hpc1   read 25 s ago   6 requests/min"),
+        (51, " Slurm 24.11 · hpc1   read 25 s ago"),
+        (34, " Slurm 24.11   read 25 s ago"),
+        (27, " Slurm   read 25 s ago"),
+        (5, " Slurm   read 25 s ago"),
+    ],
+)
+def test_a_narrow_line_leaves_out_the_least_important_part_first(width: int, line: str) -> None:
+    assert shown(width) == [line]
+
+
+def test_old_data_and_a_problem_are_warnings() -> None:
+    assert styles() == {"muted"}
+    assert styles(read_at=NOW - 181) == {"warn"}
+    assert styles(problem="slurmctld is busy") == {"warn"}
+
+
+def test_a_short_problem_stays_on_the_line_and_a_long_one_has_its_own() -> None:
+    assert shown(100, problem="slurmctld is busy. Wait") == [
+        " Slurm 24.11 · hpc1   read 25 s ago   slurmctld is busy. Wait   6 requests/min"
+    ]
+    first, second = shown(80, problem=PROBLEM)
+    assert first == " Slurm 24.11 · hpc1   read 25 s ago   6 requests/min"
+    assert len(second) <= 80 and second.startswith(" slurm_load_jobs error:")
+    assert second.endswith("… Ask the administrators whether slurmctld runs")
+    assert len(shown(40, problem="x" * 100)[1]) == 40
+
+
+def test_control_characters_of_a_problem_are_not_written() -> None:
+    assert "\x1b" not in "".join(shown(80, problem="a\x1b]52;c;x\x07 b\nc", cluster="\x1bx"))
+
+
+async def test_our_own_scheduler_has_no_line(folder: Path) -> None:
+    async with run_app(folder) as ui:
+        await ui.shows("No jobs")
+        assert not ui.app.screen.query_one("#scheduler").display
+
+
+async def test_the_age_counts_and_is_read_again_without_any_change(folder: Path) -> None:
+    slurm = OtherScheduler()
+    slurm.about(read_at=time.time() - 20.0, requests_a_minute=6.0)
+    async with run_app(folder, adapt=slurm, size=(80, 24)) as ui:
+        ui.app.core._pulse_s = 0.05
+        await ui.shows("Slurm 24.11 · hpc1", "read 2", "6 requests/min")
+        first = ui.line(1)
+        await ui.until(lambda: ui.line(1) != first and "read 2" in ui.line(1), "the age counts")
+        slurm.about(read_at=time.time() - 400.0, problem=PROBLEM)
+        await ui.shows("read 6 min ago", "Ask the administrators")
+        slurm.about(read_at=time.time(), problem="")
+        await ui.hides("Ask the administrators", " ago")
+        for key in "123456":
+            await ui.press(key)
+            await ui.shows("Slurm 24.11 · hpc1")
+
+
+# ---- Impossible actions
+
+
+async def test_an_impossible_action_is_grey_and_shows_its_reason(folder: Path) -> None:
+    async with run_app(folder, adapt=OtherScheduler(), size=(140, 40)) as ui:
+        await ui.cluster.submit("waits", hold=True)
+        await ui.shows("waits")
+        await open_screen(ui, "nodes")
+        await ui.shows("gpu01")
+        hints = {hint.command: hint.is_possible for hint in ui.app.front.hints()}  # type: ignore[union-attr]
+        assert hints["screen.add"] is False and hints["screen.drain"] is True
+        await ui.press("A")
+        await ui.shows_notification(IMPOSSIBLE[Action.NODE_ADD])
+        assert ui.app.front is not None and ui.app.front.place == "nodes"
+        await ui.press("less_than_sign")
+        await ui.shows_notification(IMPOSSIBLE[Action.NODES_AT])
+        assert "loading" not in ui.line(0)
+
+
+@pytest.mark.parametrize("place", ["queue", "nodes", "node", "job", "history", "sessions", "admin"])
+async def test_no_impossible_action_sends_anything(folder: Path, place: str) -> None:
+    everything = {action: f"this scheduler has no {action.value}" for action in Action}
+    slurm = OtherScheduler(impossible=everything)
+    async with run_app(folder, adapt=slurm, size=(140, 40)) as ui:
+        await ui.cluster.submit("runs")
+        await ui.cluster.submit("shell", argv=("bash",), pty=PtySize())
+        await ui.shows("● R", "interactive")
+        if place != "history":
+            await open_screen(ui, place)
+            asked = answered(ui)
+            for action in ACTIONS:
+                if action.where in (place, "app") and requests_of(action.where, action.id):
+                    await ui.app.run_action(command_of(action))
+                    assert ui.app.front is not None and ui.app.front.place == place, action
+            assert answered(ui) == asked
+        await ui.press("4")
+        await ui.shows_notification("this scheduler has no past")
+
+
+def answered(ui: AppPilot) -> dict[str, int]:
+    """Return the number of requests by kind, without those that only look."""
+    requests = ui.cluster.controller.statistics.as_dict()["requests"]
+    return {kind: row["count"] for kind, row in requests.items() if kind in IMPOSSIBLE}
+
+
+async def test_the_palette_shows_the_reason_below_the_action(folder: Path) -> None:
+    async with run_app(folder, adapt=OtherScheduler(), size=(120, 40)) as ui:
+        await ui.cluster.submit("waits", begin_at_unix=time.time() + 3600.0)
+        await ui.shows("waits")
+        await ui.press("2", "colon")
+        await ui.type("add node")
+        await ui.shows("A   Slurm's administrators add nodes in slurm.conf")
+        await ui.press("enter")
+        await ui.shows_notification(IMPOSSIBLE[Action.NODE_ADD])
+        await ui.press("colon")
+        await ui.type("hold 1")
+        await ui.shows("Hold job 1", "Only Slurm's administrators")
+
+
+async def test_empty_tables_say_why_and_give_no_impossible_advice(folder: Path) -> None:
+    async with run_app(folder, adapt=OtherScheduler(), size=(120, 40)) as ui:
+        await open_screen(ui, "admin")
+        await ui.press("tab")
+        await ui.shows("No reservations")
+        assert "Press n" not in ui.text()
+        await ui.press("n")
+        await ui.shows_notification(IMPOSSIBLE[Action.RESERVE])
+        await ui.press("tab", "n")
+        await ui.shows_notification(IMPOSSIBLE[Action.RELOAD])
+        await ui.press("tab")
+        await ui.shows("Slurm's accounting is off on this cluster")
+        await ui.press("n")
+        await ui.shows_notification("This key works in")
+
+
+async def test_the_limits_are_those_of_the_latest_connection(folder: Path) -> None:
+    slurm = OtherScheduler()
+    async with run_app(folder, adapt=slurm) as ui:
+        await ui.press("2")
+        await ui.press("A")
+        await ui.shows_notification(IMPOSSIBLE[Action.NODE_ADD])
+        await ui.cluster.stop()
+        await ui.shows("reconnecting")
+        ui.cluster._adapt = lambda engine: engine
+        await ui.cluster.start()
+        await ui.hides("reconnecting", "Slurm")
+        await ui.press("A")
+        await ui.shows("Add a node")
+
+
+async def test_the_form_says_why_there_is_no_estimate(folder: Path) -> None:
+    async with run_app(folder, adapt=OtherScheduler(), size=(140, 40)) as ui:
+        await ui.press("n")
+        await ui.shows("New job", "This version of Slurm cannot test a submission")
+
+
+# ---- No readings
+
+
+async def test_gpus_without_readings_are_allocated_or_free(folder: Path) -> None:
+    async with run_app(folder, adapt=OtherScheduler(), size=(140, 40)) as ui:
+        await ui.cluster.submit("runs")
+        await ui.shows("● R")
+        await ui.press("2")
+        await ui.shows("=this", "free", "metric: utilization (no readings)", "no GPU readings: alloc")
+        await ui.press("l")
+        await ui.shows("alloc")
+        await ui.press("h")
+        assert "%" not in ui.text().replace("% busy", "")
+        assert "0 B" not in ui.text() and "?" not in ui.line(3)
+        await ui.press("p")
+        await ui.shows(
+            "node gpu01", NO_READINGS, IMPOSSIBLE[Action.NODE_CHECK], IMPOSSIBLE[Action.CURVES], "10.0.0.7"
+        )
+        assert "ECC" not in ui.text() and "NVLink" not in ui.text()
