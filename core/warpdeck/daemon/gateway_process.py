@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import sys
@@ -16,7 +15,6 @@ from warpdeck.base.paths import SLURM, Paths
 from warpdeck.daemon.home_process import argument_parser, handle_signals, leave_starter, run_process
 from warpdeck.engines.slurm.engine import slurm_engine
 from warpdeck.engines.slurm.settings import SlurmSettings
-from warpdeck.ports.engine import Engine
 from warpdeck.server.server import ApiServer
 from warpdeck.slurm.shims.shim_scripts import path_without_shims
 
@@ -24,9 +22,6 @@ log = logging.getLogger("warpdeck")
 
 MAX_CONFIG_BYTES = 64 * 1024
 """Largest size of config.toml. It has a few lines, so a larger file is there by mistake."""
-FIRST_READ_S = 60.0
-"""Longest time that clients wait for the first answer of Slurm. After that they see the record of an earlier gateway."""
-POLL_S = 0.02
 
 
 class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -67,9 +62,6 @@ async def serve(paths: Paths) -> None:
 async def _serve(paths: Paths, stop: asyncio.Event) -> None:
     """Serve until this task is canceled."""
     async with slurm_engine(paths, read_settings(paths.config), clock=time.time) as engine:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(FIRST_READ_S):
-                await _first_read(engine)
         server = ApiServer(engine, paths, stop=stop, clock=time.time)
         await server.start()
         try:
@@ -78,15 +70,6 @@ async def _serve(paths: Paths, stop: asyncio.Event) -> None:
             await asyncio.Event().wait()
         finally:
             await server.close()
-
-
-async def _first_read(engine: Engine) -> None:
-    """Wait until the queue was read, or Slurm did not answer.
-
-    Without this, the first command after a start would show an empty cluster.
-    """
-    while (about := engine.site.about()).read_at is None and not about.problem:
-        await asyncio.sleep(POLL_S)
 
 
 def main() -> int:

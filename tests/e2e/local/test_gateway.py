@@ -119,7 +119,7 @@ def test_a_wrong_setting_is_reported_with_its_file(gateway: Home) -> None:
     done = gateway.run("--engine", "slurm", "up")
     assert done.returncode == 1 and f"cannot use {config}: " in done.stderr
     assert "requests_per_minute" in done.stderr
-    config.write_text("[slurm]\nrequests_per_minute = 3\n")
+    config.write_text("[slurm]\nrequests_per_minute = 60\n")
     gateway.ok("--engine", "slurm", "up")
 
 
