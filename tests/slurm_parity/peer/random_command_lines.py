@@ -69,7 +69,7 @@ JOB_STATES: Values = (
 )  # fmt: skip
 NODE_STATES: Values = (
     "idle", "mix", "alloc", "drain", "drained", "draining", "down", "mixed", "allocated", "all", "foo", "", "idle,mix", "idle&drain",
-    "~idle", "resv", "maint", "comp", "completing", "unk", "unknown", "fail", "failing", "no_respond", "npc", "perfctrs",
+    "resv", "maint", "comp", "completing", "unk", "unknown", "fail", "failing", "no_respond", "npc", "perfctrs",
     "power_down", "powering_down", "POWERED_DOWN", "POWER_UP", "powering_up", "planned", "reboot", "reboot_issued",
     "reboot_requested", "err", "error", "future", "IDLE", "drain,foo", "!drain", "blocked", "cloud", "idle,", "noresp", "res",
     "reserved", "alloc&drain", "mix&idle",
