@@ -59,6 +59,7 @@ def test_every_option_of_the_newest_slurm_is_known(command: str) -> None:
         ("sinfo -O", "sinfo"),
         ("sacct -o", "sacct"),
         ("sshare -o", "sshare"),
+        ("sstat -j 1 -a -o", "sstat"),
     ],
 )
 def test_every_field_of_the_newest_slurm_is_known(site: CommandSite, command: str, kind: str) -> None:
