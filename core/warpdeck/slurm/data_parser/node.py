@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from warpdeck.base.slurm_version import RELEASE
-from warpdeck.slurm.fields.field import Field, Row, shaped
+from warpdeck.slurm.fields.field import Field, Row
 from warpdeck.slurm.fields.node_fields import NODE
 from warpdeck.slurm.fields.node_json import OWN
 from warpdeck.slurm.fields.node_states import flag_names
 
 from .layout import Keys, Layout
-from .numbers import UNSET, number_object
+from .numbers import UNSET
 
 MAIN = f"""
 architecture=arch|some burstbuffer_network_address== boards:=1 boot_time=booted|at cluster_name== cores
@@ -46,9 +46,7 @@ LAYOUT = Layout(
         **NODE,
         **OWN,
         "energy": Field("", lambda node: NO_ENERGY),
-        "free_memory": shaped(NODE["free_memory"], lambda mib: mib),
         "states": Field("", states),
         "switch": Field("", lambda node: node.get("switch", "")),
-        "zero": Field("", lambda node: number_object(0)),
     },
 )
