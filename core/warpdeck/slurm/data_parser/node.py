@@ -40,13 +40,12 @@ def states(node: Row) -> list[str]:
 LAYOUT = Layout(
     Keys(41, 45, MAIN),
     Keys(41, 44, "external_sensors:={} power:={} tres_weighted:=0.0"),
-    Keys(43, 45, "tls_cert_last_renewal=zero cert_flags:=[] topology=switch|some"),
+    Keys(43, 45, "tls_cert_last_renewal=zero cert_flags:=[] topology=="),
     Keys(45, 45, "suspend_time=infinite"),
     fields={
         **NODE,
         **OWN,
         "energy": Field("", lambda node: NO_ENERGY),
         "states": Field("", states),
-        "switch": Field("", lambda node: node.get("switch", "")),
     },
 )
