@@ -24,11 +24,11 @@ from warpdeck.notation.filters.job_filter import LONGEST_VALUE
 from warpdeck.protocol import requests
 from warpdeck.protocol.job_rows import (
     CurveRow,
-    Curves,
     ForwardRow,
     JobDetail,
     JobRow,
     PastJobs,
+    UsageCurves,
     UsageRow,
 )
 from warpdeck.protocol.node_rows import NodeRow, PastNodeRow
@@ -230,7 +230,7 @@ class Core:
         """Return the state of the nodes at the time `at`."""
         return (await self.ask(requests.NodesAt(at=at))).nodes
 
-    async def node_curves(self, node: str, *, step_s: float) -> Curves:
+    async def node_curves(self, node: str, *, step_s: float) -> UsageCurves:
         """Return the recent measurements of a node and its GPUs."""
         return await self.ask(requests.Curves(node=node, step_s=step_s))
 

@@ -36,6 +36,12 @@ class Feature(Enum):
     """sacct's field SubmitLine."""
     JSON = Version(21, 8)
     """--json of squeue and sinfo. Before 23.02 it lacks fields that the format strings have."""
+    PREFER = Version(22, 5)
+    """--prefer of sbatch."""
+    SHARDS = Version(22, 5)
+    """The generic resource "shard", a part of a GPU."""
+    OVERLAPPING_GRES = Version(21, 8)
+    """A step with --overlap shares the GPUs of other steps. Before, it only shares their CPUs."""
     EXTRA = Version(22, 5)
     """A node's field Extra."""
     SLUID = Version(25, 5)
