@@ -31,7 +31,9 @@ from .settings import SlurmSettings
 from .site import SlurmSite
 from .submitting.job_folder import JobFolders
 from .submitting.opening import open_submissions, shared_folder
+from .submitting.recorded_code import RecordedCode
 from .submitting.submissions import SlurmSubmissions
+from .submitting.upkeep import Upkeep
 from .versions import read_version
 
 
@@ -96,7 +98,7 @@ async def slurm_engine(
             made.lookup,
             made.site.version,
         )
-        async with submissions.running():
+        async with submissions.running(), Upkeep(submissions).running():
             yield _engine(made, submissions)
 
 
@@ -165,12 +167,13 @@ def _engine(made: Gateway, submissions: SlurmSubmissions) -> Engine:
     )
     site: Any = Missing(made.site)
     steps: Any = Missing(NoSteps())
+    orders: Any = Missing(RecordedCode(submissions))
     return Engine(
         site=site,
         accounting=missing,
         jobs=jobs,
         submissions=submissions,
-        orders=missing,
+        orders=orders,
         nodes=missing,
         history=StateHistory(
             state=cluster.state,

@@ -42,6 +42,8 @@ class Feature(Enum):
     """The generic resource "shard", a part of a GPU."""
     EXTRA = Version(22, 5)
     """A node's field Extra."""
+    EXPEDITE = Version(25, 11)
+    """--requeue=expedite of sbatch."""
     SLUID = Version(25, 5)
     """An identifier of a job that is unique over all clusters and all times."""
 
