@@ -37,7 +37,9 @@ from .settings import SlurmSettings
 from .site import SlurmSite
 from .submitting.job_folder import JobFolders
 from .submitting.opening import open_submissions, shared_folder
+from .submitting.recorded_code import RecordedCode
 from .submitting.submissions import SlurmSubmissions
+from .submitting.upkeep import Upkeep
 from .versions import read_version
 
 
@@ -103,7 +105,7 @@ async def slurm_engine(
             made.site.version,
         )
         links = _links(made)
-        async with submissions.running(), links.running():
+        async with submissions.running(), Upkeep(submissions).running(), links.running():
             yield _engine(made, submissions, links)
 
 
@@ -172,12 +174,13 @@ def _engine(made: Gateway, submissions: SlurmSubmissions, links: JobLinks) -> En
     )
     site: Any = Missing(made.site)
     steps: Any = Missing(NoSteps())
+    orders: Any = Missing(RecordedCode(submissions))
     return Engine(
         site=site,
         accounting=missing,
         jobs=jobs,
         submissions=submissions,
-        orders=missing,
+        orders=orders,
         nodes=missing,
         history=StateHistory(
             state=cluster.state,
