@@ -27,6 +27,8 @@ from .commands import SlurmCommands
 from .forecasts import SlurmForecasts
 from .history.accounting import INTERVAL_S, Accounting
 from .history.curves import SlurmCurves
+from .orders.commands import OrderCommands
+from .orders.orders import SlurmOrders
 from .settings import SlurmSettings
 from .site import SlurmSite
 from .versions import read_version
@@ -149,6 +151,15 @@ def _engine(made: Gateway) -> Engine:
         end_waiters=cluster.ends,
         clock=clock,
     )
+    orders: Any = Missing(
+        SlurmOrders(
+            cluster=cluster,
+            poller=made.poller,
+            commands=made.commands,
+            version=made.site.version,
+            runs=OrderCommands(cluster, made.commands, made.allowance),
+        )
+    )
     site: Any = Missing(made.site)
     steps: Any = Missing(NoSteps())
     return Engine(
@@ -156,7 +167,7 @@ def _engine(made: Gateway) -> Engine:
         accounting=missing,
         jobs=jobs,
         submissions=missing,
-        orders=missing,
+        orders=orders,
         nodes=missing,
         history=StateHistory(
             state=cluster.state,
