@@ -22,6 +22,7 @@ from warpdeck.ports.caller import Caller, Principal
 NODE = "n1"
 SITE = f"""
 SelectTypeParameters=CR_Core_Memory
+EnforcePartLimits=ALL
 GresTypes=gpu
 DefMemPerCPU=100
 JobCompType=jobcomp/none

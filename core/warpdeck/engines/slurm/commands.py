@@ -10,6 +10,7 @@ import asyncio
 import codecs
 import os
 import secrets
+import shutil
 import string
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -37,6 +38,9 @@ _FORMS = ("SLURM_TIME_FORMAT", "SQUEUE_", "SINFO_", "SACCT_", "SCONTROL_", "SBAT
 """Variables that begin with these change what a command prints or submits."""
 _OURS = {"TZ": "UTC", "LC_ALL": "C.UTF-8", "SLURM_BITSTR_LEN": "0"}
 """SLURM_BITSTR_LEN=0: squeue does not shorten lists of array tasks."""
+
+_SITE = frozenset({"SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT"})
+"""Variables with which the commands find Slurm."""
 
 ADVICE = (
     ("Unable to contact slurm controller", "slurmctld is down or unreachable; warpdeck asks again by itself"),
@@ -74,7 +78,7 @@ class SlurmCommands:
     ) -> None:
         source = os.environ if environ is None else environ
         kept = {name: value for name, value in source.items() if not name.startswith(_FORMS)}
-        self._environ = kept | _OURS
+        self.environ: Mapping[str, str] = kept | _OURS
         self._clock = clock
         self.last_took_s = 0.0
         """Run time of the last reading command, which shows the load of slurmctld."""
@@ -133,6 +137,41 @@ class SlurmCommands:
         assert process.returncode is not None
         return Output(process.returncode, out.decode(errors="replace"), err.decode(errors="replace"))
 
+    async def submit(
+        self, argv: Sequence[str], *, environ: Mapping[str, str], cwd: str, out: int, err: int, keep_open: int
+    ) -> int:
+        """Run a command that submits a job with its own environment, and return its exit code.
+
+        `out` and `err` are descriptors for its output, and it inherits the descriptor `keep_open`. If its time is over,
+        it is killed; the error says so. If the caller is cancelled, it runs on. Raises UserError.
+        """
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *argv,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                env=environ,
+                cwd=cwd,
+                pass_fds=(keep_open,),
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            raise UserError(f"cannot run {argv[0]}: {error}", "Load Slurm's module.") from error
+        try:
+            async with asyncio.timeout(CHANGE_S):
+                return await process.wait()
+        except TimeoutError as error:
+            await _end(process)
+            raise UserError(f"{argv[0]} did not answer within {CHANGE_S:.0f} s", code=UNREACHABLE) from error
+
+    def program(self, name: str) -> str:
+        """Return the absolute path of a command. Raises UserError."""
+        found = shutil.which(name, path=self.environ.get("PATH"))
+        if found is None:
+            raise UserError(f"cannot find {name}", "Load Slurm's module, or add its commands to your PATH.")
+        return os.path.abspath(found)
+
     async def _pieces(self, argv: Sequence[str]) -> AsyncGenerator[str, None]:
         """Yield the output of a command in pieces. Raises UserError. A command whose reader stops is killed."""
         begun = self._clock()
@@ -160,6 +199,41 @@ class SlurmCommands:
         if code:
             raise command_error(argv[0], error_text)
 
+    async def connect(
+        self, argv: Sequence[str], *, environ: Mapping[str, str], cwd: str = "/"
+    ) -> asyncio.subprocess.Process:
+        """Start a command that runs as long as a user needs its streams. Raises UserError.
+
+        It leads a process group of its own, and the caller ends it.
+        """
+        try:
+            return await asyncio.create_subprocess_exec(
+                *argv,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                env=environ,
+                cwd=cwd,
+                limit=CHUNK_BYTES,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            raise UserError(
+                f"cannot run {argv[0]}: {error}", "Load Slurm's module, or add its commands to your PATH."
+            ) from error
+
+    def plain_environ(self) -> dict[str, str]:
+        """Return the environment without the variables of a job and without ours, for commands that start programs.
+
+        A gateway may have been started inside a job, whose variables would become options of srun and salloc.
+        """
+        kept = {
+            name: value
+            for name, value in self.environ.items()
+            if name not in _OURS and (not name.startswith("SLURM_") or name in _SITE)
+        }
+        return kept | {name: os.environ[name] for name in _OURS if name in os.environ}
+
     async def _start(self, argv: Sequence[str], *, cwd: str | None = None) -> asyncio.subprocess.Process:
         try:
             return await asyncio.create_subprocess_exec(
@@ -167,7 +241,7 @@ class SlurmCommands:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
-                env=self._environ,
+                env=self.environ,
                 cwd=cwd,
                 limit=CHUNK_BYTES,
                 start_new_session=True,

@@ -38,6 +38,12 @@ class Feature(Enum):
     """Generic resources are written gres:gpu:2 for `scontrol update`. Before, it was gpu:2."""
     JSON = Version(21, 8)
     """--json of squeue and sinfo. Before 23.02 it lacks fields that the format strings have."""
+    PREFER = Version(22, 5)
+    """--prefer of sbatch."""
+    SHARDS = Version(22, 5)
+    """The generic resource "shard", a part of a GPU."""
+    OVERLAPPING_GRES = Version(21, 8)
+    """A step with --overlap shares the GPUs of other steps. Before, it only shares their CPUs."""
     EXTRA = Version(22, 5)
     """A node's field Extra."""
     SLUID = Version(25, 5)

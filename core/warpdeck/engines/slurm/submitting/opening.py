@@ -1,0 +1,48 @@
+"""Connects the objects that submit jobs."""
+
+from __future__ import annotations
+
+import os
+
+from warpdeck.controller.launch.code_trees import TreeFiles
+from warpdeck.engines.shared.job_lookup import JobLookup
+from warpdeck.engines.slurm.cluster.cluster import Cluster
+from warpdeck.engines.slurm.cluster.poller import Poller
+from warpdeck.engines.slurm.cluster.polling import Allowance
+from warpdeck.engines.slurm.commands import SlurmCommands
+from warpdeck.engines.slurm.settings import SlurmSettings
+from warpdeck.engines.slurm.versions import Version
+
+from .job_folder import JobFolders
+from .sbatch import Sbatch
+from .submissions import SlurmSubmissions
+from .unsettled import Search
+
+
+def open_submissions(
+    cluster: Cluster,
+    poller: Poller,
+    commands: SlurmCommands,
+    allowance: Allowance,
+    settings: SlurmSettings,
+    lookup: JobLookup,
+    version: Version,
+) -> SlurmSubmissions:
+    """Return the part of the engine that submits jobs."""
+    folder = shared_folder(settings)
+    folders = JobFolders(folder)
+    return SlurmSubmissions(
+        cluster=cluster,
+        poller=poller,
+        sbatch=Sbatch(commands, version),
+        search=Search(commands=commands, allowance=allowance, uid=cluster.uid),
+        folders=folders,
+        trees=TreeFiles(os.path.join(folder, "code")),
+        lookup=lookup,
+        clock=cluster.clock,
+    )
+
+
+def shared_folder(settings: SlurmSettings) -> str:
+    """Return the gateway's folder on the shared file system."""
+    return os.path.abspath(os.path.expanduser(settings.folder or "~/.warpdeck"))
