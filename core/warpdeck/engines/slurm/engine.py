@@ -29,6 +29,8 @@ from .commands import SlurmCommands
 from .forecasts import SlurmForecasts
 from .history.accounting import INTERVAL_S, Accounting
 from .history.curves import SlurmCurves
+from .orders.commands import OrderCommands
+from .orders.orders import SlurmOrders
 from .output.job_links import JobLinks
 from .output.log_paths import LogFinder
 from .output.output import SlurmOutput
@@ -174,6 +176,15 @@ def _engine(made: Gateway, submissions: SlurmSubmissions, links: JobLinks) -> En
         ),
         end_waiters=cluster.ends,
         clock=clock,
+    )
+    orders: Any = Missing(
+        SlurmOrders(
+            cluster=cluster,
+            poller=made.poller,
+            commands=made.commands,
+            version=made.site.version,
+            runs=OrderCommands(cluster, made.commands, made.allowance),
+        )
     )
     site: Any = Missing(made.site)
     output = _output(made, links)
