@@ -18,6 +18,7 @@ from warpdeck.engines.shared.job_lookup import JobLookup
 from warpdeck.engines.shared.resubmit import asked_again
 from warpdeck.engines.slurm.cluster.cluster import Cluster
 from warpdeck.engines.slurm.cluster.poller import Poller
+from warpdeck.engines.slurm.programs import Programs
 from warpdeck.model import Request
 from warpdeck.model.created_by_nonce import CreatedObject, RequestId, find_created
 from warpdeck.ports.caller import Caller, Principal
@@ -51,6 +52,7 @@ class SlurmSubmissions:
     folders: JobFolders
     trees: TreeFiles
     lookup: JobLookup
+    programs: Programs
     clock: Callable[[], float]
     unsettled: set[JobFolder] = field(default_factory=set, init=False)
     """Folders of submissions that were interrupted. `upkeep` finds out which jobs they have become."""
@@ -134,6 +136,8 @@ class SlurmSubmissions:
             intent = Intent(
                 user=who.user, uid=who.uid, request_id=request_id, at_unix=self.clock(), requests=own
             )
+            if start is None and own[0].pty is not None:
+                start = await self._on_terminal(own[0])
             if not folder.exists():
                 files = self._files(folder, own[0], start)
                 await asyncio.to_thread(self.folders.make, folder, intent, files)
@@ -190,6 +194,11 @@ class SlurmSubmissions:
         folder.settled(job_id)
         self.poller.hurry()
         return made
+
+    async def _on_terminal(self, request: Request) -> StartCommand:
+        """Return the command for a job with a terminal. Raises UserError."""
+        terminal = await self.programs.terminal(request)
+        return lambda folder: [*terminal, *start_command(folder.path, request)]
 
     def _files(self, folder: JobFolder, request: Request, start: StartCommand | None) -> dict[str, str]:
         command = start(folder) if start is not None else start_command(folder.path, request)
