@@ -177,19 +177,17 @@ def _engine(made: Gateway, submissions: SlurmSubmissions, links: JobLinks) -> En
         end_waiters=cluster.ends,
         clock=clock,
     )
-    orders: Any = Missing(
-        SlurmOrders(
-            cluster=cluster,
-            poller=made.poller,
-            commands=made.commands,
-            version=made.site.version,
-            runs=OrderCommands(cluster, made.commands, made.allowance),
-        )
+    orders = SlurmOrders(
+        cluster=cluster,
+        poller=made.poller,
+        commands=made.commands,
+        version=made.site.version,
+        runs=OrderCommands(cluster, made.commands, made.allowance),
+        code=RecordedCode(submissions),
     )
     site: Any = Missing(made.site)
     output = _output(made, links)
     steps: Any = Missing(NoSteps())
-    orders: Any = Missing(RecordedCode(submissions))
     return Engine(
         site=site,
         accounting=missing,
