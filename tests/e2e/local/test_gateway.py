@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.slurm_parity.peer.real_slurm import RealSlurm
-from tests.support.home import Home
+from tests.support.home import VERB_S, Home
 from tests.support.processes import has_ended, running
 from tests.support.terminal import Terminal
 from tests.support.waiting import eventually
@@ -72,6 +73,18 @@ def test_a_killed_gateway_is_started_again_by_the_next_command(gateway: Home) ->
     assert gateway.run("--engine", "slurm", "status").returncode == 1
     gateway.ok("--engine", "slurm", "queue")
     assert pid_of(gateway) != pid
+
+
+def test_a_program_chooses_slurm_with_an_argument(gateway: Home) -> None:
+    code = "import warpdeck\nwith warpdeck.Client(engine='slurm') as deck: print(deck.status().engine.name)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=gateway.environ, capture_output=True, text=True, timeout=VERB_S
+    )
+    assert (done.returncode, done.stdout) == (0, "slurm\n"), done.stderr
+    rows = gateway.json("status", "--machine")["processes"]
+    assert [(row["kind"], row["pid"]) for row in rows if row["home"] == str(gateway.path)] == [
+        ("gateway", pid_of(gateway))
+    ]
 
 
 def test_a_gateway_survives_sighup(gateway: Home) -> None:
