@@ -125,6 +125,22 @@ def test_a_start_without_slurm_is_refused_and_leaves_the_home_free(gateway: Home
     assert not (gateway.path / "engine").exists()
 
 
+def test_a_gateway_that_waits_for_slurm_can_be_stopped(gateway: Home, short_tmp: Path) -> None:
+    program = short_tmp / "slow" / "sbatch"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\nexec tail -f /dev/null\n")
+    program.chmod(0o755)
+    gateway.environ["PATH"] = f"{program.parent}:{gateway.environ['PATH']}"
+    starting = at_terminal(gateway, "--engine", "slurm", "up")
+    eventually(
+        lambda: running("tail\0-f\0/dev/null", f"{program.parent}", also_in_environ=True),
+        what="a slow sbatch",
+    )
+    assert gateway.ok("--engine", "slurm", "down") == "gateway stopped; jobs keep running\n"
+    assert "the gateway did not start" in starting.rest()
+    assert gateways(gateway) == [] and not (gateway.path / "engine").exists()
+
+
 def test_a_wrong_setting_is_reported_with_its_file(gateway: Home) -> None:
     gateway.path.mkdir()
     config = gateway.path / "config.toml"
