@@ -28,7 +28,7 @@ from .cluster.quick_looks import SlurmWaits
 from .commands import SlurmCommands
 from .forecasts import SlurmForecasts
 from .history.accounting import INTERVAL_S, Accounting
-from .history.curves import SlurmCurves
+from .history.curves import NoCurves
 from .orders.commands import OrderCommands
 from .orders.orders import SlurmOrders
 from .output.job_links import JobLinks
@@ -199,7 +199,7 @@ def _engine(made: Gateway, submissions: SlurmSubmissions, links: JobLinks) -> En
             state=cluster.state,
             store=cluster.store,
             search=RecordSearch(cluster.state, cluster.store),
-            curve_reader=SlurmCurves(made.lookup),
+            curve_reader=NoCurves(),
             clock=clock,
         ),
         output=output,
