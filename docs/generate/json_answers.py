@@ -18,7 +18,7 @@ from .markdown import cell, code, escaped, page, sentence, table
 JSON_OF = (
     ("warpdeck queue", "a list", job_rows.JobRow),
     ("warpdeck show JOB", "one object", job_rows.JobDetail),
-    ("warpdeck status", "one object, and `running`", results.Status),
+    ("warpdeck status", "one object, and `running`", results.ControllerStatus),
     ("warpdeck submit, warpdeck rerun", "an object: `job_id`, `label`, `tasks`, `notes`", None),
     ("warpdeck cancel, hold, release, suspend, resume, requeue", "an object: `jobs`, `errors`", None),
     ("warpdeck logs JOB", "an object with the `text`", None),
@@ -30,7 +30,7 @@ JSON_OF = (
     ("warpdeck show JOB --environment", "an object: variable → value", None),
     ("warpdeck why JOB", "one object", site_rows.ForecastRow),
     ("warpdeck submit --dry-run", "one object, and `notes`", site_rows.ForecastRow),
-    ("warpdeck metrics", "one object", job_rows.Curves),
+    ("warpdeck metrics", "one object", job_rows.UsageCurves),
     ("warpdeck node ls", "a list", node_rows.NodeRow),
     ("warpdeck node show NODE", "one object", node_rows.NodeRow),
     (
@@ -39,8 +39,8 @@ JSON_OF = (
         node_rows.PastNodeRow,
     ),
     ("warpdeck node check", "a list", node_rows.NodeHealthRow),
-    ("warpdeck prio", "one object", results.Priorities),
-    ("warpdeck share", "one object", results.Shares),
+    ("warpdeck prio", "one object", results.PriorityList),
+    ("warpdeck share", "one object", results.ShareTree),
     ("warpdeck partitions", "an object; its list holds", site_rows.PartitionRow),
     ("warpdeck reservations", "an object; its list holds", site_rows.ReservationRow),
     ("warpdeck qos", "an object; its list holds", site_rows.QosRow),

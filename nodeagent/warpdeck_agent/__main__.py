@@ -1,7 +1,7 @@
 """Command line of the agent: python3 agent.pyz start|serve|attach --dir FOLDER.
 
 The internal commands are `supervise`, `ptyhost`, `ptytask`, `readfile`, `unpack`, and `check`, which tests
-whether this Python can run the agent.
+whether this Python can run the agent. `jobterminal` and `gateway` run inside jobs of Slurm.
 """
 
 from __future__ import annotations
@@ -23,6 +23,15 @@ def main(argv: List[str]) -> int:
         from warpdeck_agent.streams.pty_host import main as ptyhost
 
         return ptyhost(argv[1:])
+    if len(argv) > 1 and argv[0] == "jobterminal":
+        from warpdeck_agent.attach.job_terminal import main as job_terminal
+
+        return job_terminal(argv[1:])
+    if len(argv) > 1 and argv[0] == "gateway":
+        sys.modules.setdefault("ssl", None)  # type: ignore[arg-type]  # asyncio would load it
+        from warpdeck_agent.attach.gateway_session import main as serve_gateway
+
+        return serve_gateway(argv[1:])
     if len(argv) > 1 and argv[0] == "ptytask":
         from warpdeck_agent.tasks.pty_task import main as ptytask
 

@@ -278,6 +278,8 @@ def parses(command: Command) -> str:
 
 def _parse(words: list[str]) -> None:
     """Parse the arguments of a command. Raise UserError for wrong arguments."""
+    if words[1:2] == ["--engine"]:
+        words = [words[0], *words[3:]]
     verb, rest = (
         (words[1] if len(words) > 1 else "", words[2:]) if words[0] == "warpdeck" else (words[0], words[1:])
     )

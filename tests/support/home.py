@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.support.processes import has_ended, kill, running
+from tests.support.processes import has_ended, kill, running, sees_other_folder
 from tests.support.waiting import eventually
 
 from warpdeck.base.errors import UserError
@@ -132,7 +132,7 @@ class Home:
             f"{self.path}/agent/",
         )  # a job's environment contains the agent's socket
         left = {pid for mark in marks for pid in running(mark, also_in_environ=True)}
-        kill(left - {os.getpid()})
+        kill(pid for pid in left - {os.getpid()} if not sees_other_folder(pid, self.path))
         submitter = Path(folder_of(Paths(str(self.path))))
         for folder in submitter.parent.glob(f"warpdeck-*{submitter.suffix}"):  # left by killed submitters
             shutil.rmtree(folder, ignore_errors=True)

@@ -41,6 +41,17 @@ def has_ended(pid: int) -> bool:
     return alone and status.rpartition(b")")[2].split()[0] in (b"Z", b"X")
 
 
+def sees_other_folder(pid: int, path: Path) -> bool:
+    """Return whether the process has another folder at `path`, because it has mounts of its own.
+
+    Two runs of the tests on one machine may use the same path in different mounts.
+    """
+    try:
+        return not os.path.samestat(os.stat(f"/proc/{pid}/root{path}"), os.stat(path))
+    except OSError:
+        return False
+
+
 def command_lines() -> Iterator[tuple[int, bytes]]:
     """Yield (pid, command line with its NUL bytes) of all processes."""
     for name in os.listdir("/proc"):

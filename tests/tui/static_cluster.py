@@ -12,13 +12,13 @@ from warpdeck.model import GpuLinks
 from warpdeck.model.finished_jobs import FinishedQuery, GroupCost
 from warpdeck.protocol.job_rows import (
     CurveRow,
-    Curves,
     ForwardRow,
     GpuUse,
     JobDetail,
     JobEvent,
     JobRow,
     PastJobs,
+    UsageCurves,
     UsageRow,
     WhyRow,
 )
@@ -370,8 +370,8 @@ class StaticCore:
     async def curves(self, job: str) -> list[CurveRow]:
         return [_curve(0)]
 
-    async def node_curves(self, node: str, *, step_s: float) -> Curves:
-        return Curves(curves=[_curve(None), *(_curve(at) for at in range(8))])
+    async def node_curves(self, node: str, *, step_s: float) -> UsageCurves:
+        return UsageCurves(curves=[_curve(None), *(_curve(at) for at in range(8))])
 
     async def nodes_at(self, at: float) -> list[PastNodeRow]:
         return [_then(number, at) for number in range(8)]

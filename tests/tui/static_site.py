@@ -9,7 +9,7 @@ import msgspec
 from warpdeck.protocol import requests, results
 from warpdeck.protocol.job_rows import EventRow
 from warpdeck.protocol.request_base import RequestMessage
-from warpdeck.protocol.results import Priorities, Shares
+from warpdeck.protocol.results import PriorityList, ShareTree
 from warpdeck.protocol.site_rows import PartitionRow, PriorityRow, QosRow, ReservationRow, ShareRow
 
 NOW = 1_767_870_720.0
@@ -22,13 +22,13 @@ class StaticSite:
     async def ask(self, request: RequestMessage[Any]) -> Any:
         match request:
             case requests.Partitions():
-                return results.Partitions(partitions=await self.partitions())
+                return results.PartitionList(partitions=await self.partitions())
             case requests.Reservations():
-                return results.Reservations(reservations=await self.reservations())
+                return results.ReservationList(reservations=await self.reservations())
             case requests.QosList():
-                return results.QosList(qos=await self.qos())
+                return results.QosLevels(qos=await self.qos())
             case requests.Events():
-                return results.Events(events=await self.events())
+                return results.EventList(events=await self.events())
             case requests.Shares():
                 return await self.shares()
             case requests.Priorities():
@@ -95,7 +95,7 @@ class StaticSite:
             ),
         ]
 
-    async def shares(self) -> Shares:
+    async def shares(self) -> ShareTree:
         def user(account: str, name: str, used: float, level: float, factor: float) -> ShareRow:
             return ShareRow(
                 account=account,
@@ -123,9 +123,9 @@ class StaticSite:
             user("vision", "carol", 0.3, 1.67, 0.5),
             user("vision", "alice", 0.7, 0.71, 0.25),
         ]
-        return Shares(shares=rows, half_life_s=14 * 86_400.0)
+        return ShareTree(shares=rows, half_life_s=14 * 86_400.0)
 
-    async def priorities(self) -> Priorities:
+    async def priorities(self) -> PriorityList:
         rows = [
             PriorityRow(
                 label="130",
@@ -147,7 +147,7 @@ class StaticSite:
                 nice=100,
             ),
         ]
-        return Priorities(
+        return PriorityList(
             jobs=rows, weights={"age": 1000.0, "fairshare": 5000.0, "job_size": 2000.0, "qos": 1000.0}
         )
 

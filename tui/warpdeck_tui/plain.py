@@ -13,7 +13,7 @@ import re
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from rich.cells import cell_len
@@ -25,6 +25,7 @@ from warpdeck.model.finished_jobs import FinishedQuery
 from warpdeck.protocol import requests
 from warpdeck.protocol.job_rows import JobRow
 from warpdeck.protocol.node_rows import NodeRow, PastNodeRow
+from warpdeck.protocol.request_base import RequestMessage
 from warpdeck_tui.terminal.glyph_sets import in_words
 from warpdeck_tui.viewmodels.jobs import job as job_page
 from warpdeck_tui.viewmodels.jobs.job_columns import JobRows, columns_of, job_row
@@ -209,7 +210,7 @@ async def _idle(client: AsyncioClient, _: PlainRequest) -> Text:
     jobs = await _jobs_of(client)
     rows = idle_jobs(jobs, now)
     used = {}
-    for row in rows[:MAX_ASKED]:
+    for row in rows[:MAX_ASKED] if "curves" not in client.welcome.impossible else ():
         told = (await client.ask(requests.Curves(job=str(row.id)))).used
         if told is not None:
             used[row.id] = told
@@ -226,39 +227,59 @@ async def _sessions(client: AsyncioClient, wanted: PlainRequest) -> Text:
     return [sessions_summary(open_ones, forwards), *(_table(SESSION_TITLES, rows) if rows else [])]
 
 
+class SiteTable(NamedTuple):
+    """A table of the site: the request for its data, its columns, and the function that makes its rows."""
+
+    request: RequestMessage[Any]
+    columns: Sequence[Column]
+    rows: Callable[[Any, float], Sequence[site_tables.Row]]
+
+
+SITE_TABLES = {
+    "partitions": SiteTable(
+        requests.Partitions(),
+        site_tables.PARTITION_COLUMNS,
+        lambda told, now: site_tables.partition_rows(told.partitions),
+    ),
+    "reservations": SiteTable(
+        requests.Reservations(),
+        site_tables.RESERVATION_COLUMNS,
+        lambda told, now: site_tables.reservation_rows(told.reservations, now=now),
+    ),
+    "QoS": SiteTable(
+        requests.QosList(), site_tables.QOS_COLUMNS, lambda told, now: site_tables.qos_rows(told.qos)
+    ),
+    "shares": SiteTable(
+        requests.Shares(),
+        site_tables.ACCOUNT_COLUMNS,
+        lambda told, now: site_tables.account_rows(told.shares),
+    ),
+    "priorities": SiteTable(
+        requests.Priorities(),
+        site_tables.PRIORITY_COLUMNS,
+        lambda told, now: site_tables.priority_rows(told.jobs),
+    ),
+    "drains": SiteTable(
+        requests.Nodes(),
+        site_tables.DRAIN_COLUMNS,
+        lambda told, now: site_tables.drain_rows(told.nodes, now=now),
+    ),
+    "events": SiteTable(
+        requests.Events(),
+        site_tables.EVENT_COLUMNS,
+        lambda told, now: site_tables.event_rows(told.events)[:SITE_EVENTS],
+    ),
+}
+
+
 async def _site(client: AsyncioClient, _: PlainRequest) -> Text:
-    """Return the tables of the site, one after the other."""
-    now = time.time()
-    reservations = await client.ask(requests.Reservations())
-    events = await client.ask(requests.Events())
-    shown: dict[str, tuple[Sequence[Column], Sequence[site_tables.Row]]] = {
-        "partitions": (
-            site_tables.PARTITION_COLUMNS,
-            site_tables.partition_rows((await client.ask(requests.Partitions())).partitions),
-        ),
-        "reservations": (
-            site_tables.RESERVATION_COLUMNS,
-            site_tables.reservation_rows(reservations.reservations, now=now),
-        ),
-        "QoS": (site_tables.QOS_COLUMNS, site_tables.qos_rows((await client.ask(requests.QosList())).qos)),
-        "shares": (
-            site_tables.ACCOUNT_COLUMNS,
-            site_tables.account_rows((await client.ask(requests.Shares())).shares),
-        ),
-        "priorities": (
-            site_tables.PRIORITY_COLUMNS,
-            site_tables.priority_rows((await client.ask(requests.Priorities())).jobs),
-        ),
-        "drains": (
-            site_tables.DRAIN_COLUMNS,
-            site_tables.drain_rows((await client.ask(requests.Nodes())).nodes, now=now),
-        ),
-        "events": (site_tables.EVENT_COLUMNS, site_tables.event_rows(events.events)[:SITE_EVENTS]),
-    }
-    lines: Text = []
-    for title, (columns, rows) in shown.items():
-        table = _table([column.title for column in columns], [line for _, line in rows])
-        lines += ["", f"{title}:", *(table if rows else ["none"])]
+    """Return the tables of the site, one after the other, or why the scheduler has no data for them."""
+    now, lines = time.time(), Text()
+    for title, table in SITE_TABLES.items():
+        reason = client.welcome.impossible.get(str(table.request.__struct_config__.tag))
+        rows = [] if reason else table.rows(await client.ask(table.request), now)
+        text = _table([column.title for column in table.columns], [line for _, line in rows])
+        lines += ["", f"{title}:", *(text if rows else [reason or "none"])]
     return lines[1:]
 
 

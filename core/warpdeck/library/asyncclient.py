@@ -31,10 +31,10 @@ from warpdeck.client.submission import SubmissionResult, submit
 from warpdeck.model import split_ranges
 from warpdeck.notation.values.job_ids import TaskRanges, parse_job_id
 from warpdeck.protocol import requests
-from warpdeck.protocol.job_rows import Curves, JobDetail, JobRow
+from warpdeck.protocol.job_rows import JobDetail, JobRow, UsageCurves
 from warpdeck.protocol.node_rows import NodeRow
 from warpdeck.protocol.request_base import RequestMessage
-from warpdeck.protocol.results import Changed, Status
+from warpdeck.protocol.results import Changed, ControllerStatus
 
 from .asyncjob import AnyJob, AsyncJob
 from .drafting import Snapshots, draft
@@ -179,7 +179,9 @@ class AsyncClient:
         """Return all details of a job of any age."""
         return await self._result(requests.JobInfo(job=str(job)))
 
-    async def metrics(self, job: AnyJob | str | int = "", *, node: str = "", step_s: float = 1.0) -> Curves:
+    async def metrics(
+        self, job: AnyJob | str | int = "", *, node: str = "", step_s: float = 1.0
+    ) -> UsageCurves:
         """Return the resource use of a job over its life, or of a node lately in steps of 1, 10 or 60 s."""
         return await self._result(requests.Curves(job=_id_of(job), node=node, step_s=step_s))
 
@@ -208,7 +210,7 @@ class AsyncClient:
         """Return one node. Raises UserError if no node has this name."""
         return (await self._result(requests.Nodes(name=name))).nodes[0]
 
-    async def status(self) -> Status:
+    async def status(self) -> ControllerStatus:
         """Return the controller's status: the caller's identity, the number of nodes, and the jobs by state."""
         return await self._result(requests.Status())
 

@@ -16,7 +16,7 @@ from warpdeck.base.errors import UserError
 from warpdeck.client.asyncio_client import GONE, LOST, AsyncioClient
 from warpdeck.model import Snapshot
 from warpdeck.protocol import requests
-from warpdeck.protocol.job_rows import Curves, JobDetail, JobRow
+from warpdeck.protocol.job_rows import JobDetail, JobRow, UsageCurves
 from warpdeck.protocol.results import Changed
 from warpdeck.protocol.site_rows import ForecastRow
 
@@ -48,7 +48,7 @@ class JobClient(Protocol):
     async def detail(self, job: str) -> JobDetail: ...
     async def wait(self, jobs: Sequence[str], *, timeout_s: float | None = None) -> list[Outcome]: ...
     async def cancel(self, *jobs: str, signal: str = "") -> Changed: ...
-    async def metrics(self, job: str) -> Curves: ...
+    async def metrics(self, job: str) -> UsageCurves: ...
 
 
 class AsyncJob:
@@ -95,7 +95,7 @@ class AsyncJob:
         if changed.errors:
             raise UserError(changed.errors[0], f"see `warpdeck show {self.id}`")
 
-    async def metrics(self) -> Curves:
+    async def metrics(self) -> UsageCurves:
         """Return the use of GPUs, CPUs and memory over the job's life, and the sums."""
         return await self._client.metrics(self.id)
 

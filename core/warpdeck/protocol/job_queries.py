@@ -12,7 +12,7 @@ from .request_base import Name, Names, Reference, References, RequestMessage
 from .site_rows import ForecastRow
 
 
-class Jobs(RequestMessage[results.Jobs], frozen=True, kw_only=True, tag="jobs"):
+class Jobs(RequestMessage[results.JobList], frozen=True, kw_only=True, tag="jobs"):
     """Ask for jobs, oldest first.
 
     By default these are the unfinished jobs of all users; `finished` adds finished ones.

@@ -258,7 +258,7 @@ class NodeUsage(msgspec.Struct, frozen=True, kw_only=True):
     peak_mem_bytes: int
 
 
-class Curves(msgspec.Struct, frozen=True, kw_only=True):
+class UsageCurves(msgspec.Struct, frozen=True, kw_only=True):
     """Resource usage of a job or node over time. `errors` has a message for each node that did not answer."""
 
     curves: list[CurveRow] = []

@@ -13,7 +13,7 @@ from .node_rows import NodeRow
 from .request_base import Creating, GpuIndices, Name, Reference, RequestMessage
 
 
-class Nodes(RequestMessage[results.Nodes], frozen=True, kw_only=True, tag="nodes"):
+class Nodes(RequestMessage[results.NodeList], frozen=True, kw_only=True, tag="nodes"):
     """Ask for the nodes. `name` selects one node; an unknown name is an error.
 
     Answer: {"nodes": [NodeRow]}, or with `facts` {"nodes": [NodeFacts]}
@@ -47,7 +47,7 @@ class NodeAdd(Creating[NodeRow], frozen=True, kw_only=True, tag="node_add"):
     accept_host_key: Name = ""
 
 
-class Curves(RequestMessage[job_rows.Curves], frozen=True, kw_only=True, tag="curves"):
+class Curves(RequestMessage[job_rows.UsageCurves], frozen=True, kw_only=True, tag="curves"):
     """Ask for resource usage over time.
 
     For a `job`, or a step of it (12.0, 12.batch), the answer has one complete curve per node and the total

@@ -130,7 +130,7 @@ class Hello(Message, frozen=True, kw_only=True, tag="hello"):
     client: str = ""
 
 
-class Status(RequestMessage[results.Status], frozen=True, kw_only=True, tag="status"):
+class Status(RequestMessage[results.ControllerStatus], frozen=True, kw_only=True, tag="status"):
     """Ask for the controller's status.
 
     Answer: {"pid", "home", "version", "uptime_s", "user", "jobs": {state: n}, "nodes": n, "log": path,

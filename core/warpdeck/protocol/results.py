@@ -41,7 +41,7 @@ class Welcome(Result, frozen=True, kw_only=True):
     """Requests that the scheduler cannot perform: their tags, each with the reason."""
 
 
-class Status(Result, frozen=True, kw_only=True):
+class ControllerStatus(Result, frozen=True, kw_only=True):
     """Status of the controller."""
 
     pid: int
@@ -103,25 +103,25 @@ class Canceled(Changed, frozen=True, kw_only=True):
     codes: list[str] = []
 
 
-class Jobs(Result, frozen=True, kw_only=True):
+class JobList(Result, frozen=True, kw_only=True):
     """Jobs, oldest first."""
 
     jobs: list[JobRow]
 
 
-class PastCosts(Result, frozen=True, kw_only=True):
+class CostGroups(Result, frozen=True, kw_only=True):
     """Resource costs of finished jobs, in groups."""
 
     groups: list[GroupCost]
 
 
-class Events(Result, frozen=True, kw_only=True):
+class EventList(Result, frozen=True, kw_only=True):
     """Recent events of jobs, the latest first."""
 
     events: list[EventRow]
 
 
-class Nodes(Result, frozen=True, kw_only=True):
+class NodeList(Result, frozen=True, kw_only=True):
     """Nodes, in the order of their names."""
 
     nodes: list[NodeRow]
@@ -139,26 +139,26 @@ class NodeHealth(Result, frozen=True, kw_only=True):
     nodes: list[NodeHealthRow]
 
 
-class Partitions(Result, frozen=True, kw_only=True):
+class PartitionList(Result, frozen=True, kw_only=True):
     """The partitions. `configured` is false if config.toml has none and there is one with all nodes."""
 
     partitions: list[PartitionRow]
     configured: bool = False
 
 
-class Reservations(Result, frozen=True, kw_only=True):
+class ReservationList(Result, frozen=True, kw_only=True):
     """The reservations of nodes."""
 
     reservations: list[ReservationRow]
 
 
-class QosList(Result, frozen=True, kw_only=True):
+class QosLevels(Result, frozen=True, kw_only=True):
     """The levels of quality of service."""
 
     qos: list[QosRow]
 
 
-class Priorities(Result, frozen=True, kw_only=True):
+class PriorityList(Result, frozen=True, kw_only=True):
     """The pending jobs, highest priority first. `weights` is the maximum of each part of the priority."""
 
     jobs: list[PriorityRow]
@@ -166,38 +166,38 @@ class Priorities(Result, frozen=True, kw_only=True):
     queue_order: str = ""
 
 
-class Shares(Result, frozen=True, kw_only=True):
+class ShareTree(Result, frozen=True, kw_only=True):
     """The tree of accounts. If `half_life_s` is None, past usage does not decay."""
 
     shares: list[ShareRow]
     half_life_s: float | None = None
 
 
-class LimitUse(Result, frozen=True, kw_only=True):
+class LimitUseList(Result, frozen=True, kw_only=True):
     """Usage that counts against limits, by association and QoS."""
 
     uses: list[UseRow]
 
 
-class Licenses(Result, frozen=True, kw_only=True):
+class LicenseList(Result, frozen=True, kw_only=True):
     """The licenses of the site."""
 
     licenses: list[LicenseRow]
 
 
-class Settings(Result, frozen=True, kw_only=True):
+class SlurmParameters(Result, frozen=True, kw_only=True):
     """The configuration in force, expressed as parameters of slurm.conf."""
 
     settings: dict[str, str]
 
 
-class PluginOptions(Result, frozen=True, kw_only=True):
+class PluginOptionList(Result, frozen=True, kw_only=True):
     """Options that job scripts may use in addition to Slurm's, each with required, none or optional."""
 
     options: dict[str, str]
 
 
-class ConfigInForce(Result, frozen=True, kw_only=True):
+class ConfigText(Result, frozen=True, kw_only=True):
     """The configuration in force as TOML, and the line of the file on which each key stood."""
 
     file: str
@@ -205,7 +205,7 @@ class ConfigInForce(Result, frozen=True, kw_only=True):
     lines: list[tuple[list[str], int]]
 
 
-class Diagnosis(Result, frozen=True, kw_only=True):
+class SchedulerDiagnosis(Result, frozen=True, kw_only=True):
     """Statistics of the scheduler since the time `since`, and its queue at the time `now` (Unix seconds)."""
 
     since: float
@@ -234,13 +234,13 @@ class Reloaded(Result, frozen=True, kw_only=True):
     warnings: list[str] = []
 
 
-class Forwards(Result, frozen=True, kw_only=True):
+class ForwardList(Result, frozen=True, kw_only=True):
     """Ports that clients forward now."""
 
     forwards: list[ForwardRow]
 
 
-class ForwardPage(Result, frozen=True, kw_only=True):
+class ForwardedPage(Result, frozen=True, kw_only=True):
     """The part of a forward's URL after the host, with its token."""
 
     page: str

@@ -17,7 +17,7 @@ MAX_EVENTS = 500
 """Maximum number of lines in one answer: some screens."""
 
 
-class Priorities(RequestMessage[results.Priorities], frozen=True, kw_only=True, tag="priorities"):
+class Priorities(RequestMessage[results.PriorityList], frozen=True, kw_only=True, tag="priorities"):
     """Ask for the pending jobs, highest priority first; `ids` selects some of them.
 
     Jobs of equal priority are ordered by `queue_order`: submission, response or promised.
@@ -28,45 +28,47 @@ class Priorities(RequestMessage[results.Priorities], frozen=True, kw_only=True, 
     ids: References = ()
 
 
-class Shares(RequestMessage[results.Shares], frozen=True, kw_only=True, tag="shares"):
+class Shares(RequestMessage[results.ShareTree], frozen=True, kw_only=True, tag="shares"):
     """Ask for the shares and usage of all accounts.
 
     Answer: {"shares": [siterows.ShareRow], "half_life_s": float | None}
     """
 
 
-class LimitUse(RequestMessage[results.LimitUse], frozen=True, kw_only=True, tag="limit_use"):
+class LimitUse(RequestMessage[results.LimitUseList], frozen=True, kw_only=True, tag="limit_use"):
     """Ask for the current usage that counts against the limits of each association and each QoS.
 
     Answer: {"uses": [siterows.UseRow]}
     """
 
 
-class Diagnosis(RequestMessage[results.Diagnosis], frozen=True, kw_only=True, tag="diagnosis"):
+class Diagnosis(RequestMessage[results.SchedulerDiagnosis], frozen=True, kw_only=True, tag="diagnosis"):
     """Ask for the scheduler's statistics. `reset` sets them to 0; only admins may do that.
 
-    Answer: results.Diagnosis
+    Answer: results.SchedulerDiagnosis
     """
 
     reset: bool = False
 
 
-class Partitions(RequestMessage[results.Partitions], frozen=True, kw_only=True, tag="partitions"):
+class Partitions(RequestMessage[results.PartitionList], frozen=True, kw_only=True, tag="partitions"):
     """Ask for the partitions. If config.toml has none, there is one with all nodes.
 
     Answer: {"partitions": [siterows.PartitionRow], "configured": bool}
     """
 
 
-class Reservations(RequestMessage[results.Reservations], frozen=True, kw_only=True, tag="reservations"):
+class Reservations(RequestMessage[results.ReservationList], frozen=True, kw_only=True, tag="reservations"):
     """Ask for the reservations. Answer: {"reservations": [siterows.ReservationRow]}"""
 
 
-class QosList(RequestMessage[results.QosList], frozen=True, kw_only=True, tag="qos"):
+class QosList(RequestMessage[results.QosLevels], frozen=True, kw_only=True, tag="qos"):
     """Ask for the QoS. Answer: {"qos": [siterows.QosRow]}"""
 
 
-class PluginOptions(RequestMessage[results.PluginOptions], frozen=True, kw_only=True, tag="plugin_options"):
+class PluginOptions(
+    RequestMessage[results.PluginOptionList], frozen=True, kw_only=True, tag="plugin_options"
+):
     """Ask for the options that job scripts may use in addition to Slurm's.
 
     Answer: {"options": {name: "required", "none" or "optional"}}
@@ -84,11 +86,11 @@ class Amend(RequestMessage[results.Reloaded], frozen=True, kw_only=True, tag="am
     changes: Annotated[tuple[Amendment, ...], msgspec.Meta(min_length=1, max_length=MAX_CHANGES)]
 
 
-class Licenses(RequestMessage[results.Licenses], frozen=True, kw_only=True, tag="licenses"):
+class Licenses(RequestMessage[results.LicenseList], frozen=True, kw_only=True, tag="licenses"):
     """Ask for the licenses. Answer: {"licenses": [siterows.LicenseRow]}"""
 
 
-class Settings(RequestMessage[results.Settings], frozen=True, kw_only=True, tag="settings"):
+class Settings(RequestMessage[results.SlurmParameters], frozen=True, kw_only=True, tag="settings"):
     """Ask for the configuration in force, expressed as parameters of slurm.conf.
 
     Answer: {"settings": {name: text}}
@@ -107,7 +109,7 @@ class Past(RequestMessage[PastJobs], frozen=True, kw_only=True, tag="past"):
     counted: bool = False
 
 
-class PastCosts(RequestMessage[results.PastCosts], frozen=True, kw_only=True, tag="past_costs"):
+class PastCosts(RequestMessage[results.CostGroups], frozen=True, kw_only=True, tag="past_costs"):
     """Ask for the resource costs of the jobs that match the query.
 
     Answer: {"groups": [model.past.GroupCost]}
@@ -116,7 +118,7 @@ class PastCosts(RequestMessage[results.PastCosts], frozen=True, kw_only=True, ta
     query: FinishedQuery = FinishedQuery()
 
 
-class Events(RequestMessage[results.Events], frozen=True, kw_only=True, tag="events"):
+class Events(RequestMessage[results.EventList], frozen=True, kw_only=True, tag="events"):
     """Ask for recent events of jobs, the latest first. Answer: {"events": [rows.EventRow]}"""
 
     limit: Annotated[int, msgspec.Meta(ge=1, le=MAX_EVENTS)] = MAX_EVENTS
@@ -131,7 +133,7 @@ class Reload(RequestMessage[results.Reloaded], frozen=True, kw_only=True, tag="r
     """
 
 
-class ConfigInForce(RequestMessage[results.ConfigInForce], frozen=True, kw_only=True, tag="config"):
+class ConfigInForce(RequestMessage[results.ConfigText], frozen=True, kw_only=True, tag="config"):
     """Ask for the configuration in force as TOML, and the line of the file on which each key stood.
 
     Only the controller's own user and root may ask.

@@ -95,14 +95,14 @@ class Forward(RequestMessage[dict[str, Any]], frozen=True, kw_only=True, tag="fo
     """Part of its URL after the host, with its token. Only the user who owns the forward can read it."""
 
 
-class Forwards(RequestMessage[results.Forwards], frozen=True, kw_only=True, tag="forwards"):
+class Forwards(RequestMessage[results.ForwardList], frozen=True, kw_only=True, tag="forwards"):
     """Ask for the caller's own forwards. An admin gets the forwards of all users.
 
     Answer: {"forwards": [rows.ForwardRow]}
     """
 
 
-class ForwardPage(RequestMessage[results.ForwardPage], frozen=True, kw_only=True, tag="forward_page"):
+class ForwardPage(RequestMessage[results.ForwardedPage], frozen=True, kw_only=True, tag="forward_page"):
     """Ask for the part of a URL after the host, with its token, of one of the caller's own forwards.
 
     Answer: {"page": str}

@@ -131,10 +131,10 @@ def _rows(method: Callable[[Caller, Any], Awaitable[Rows[Any]]], key: str, page_
     return answer
 
 
-async def _status(connection: Connection, message: ask.Status) -> results.Status:
+async def _status(connection: Connection, message: ask.Status) -> results.ControllerStatus:
     server = connection.server
     site = server.engine.site.summary()
-    return results.Status(
+    return results.ControllerStatus(
         pid=os.getpid(),
         host=socket.gethostname(),
         home=server.paths.home,
@@ -150,12 +150,12 @@ async def _status(connection: Connection, message: ask.Status) -> results.Status
     )
 
 
-async def _forwards(connection: Connection, message: ask.Forwards) -> results.Forwards:
-    return results.Forwards(forwards=connection.server.forwards.rows(connection.who))
+async def _forwards(connection: Connection, message: ask.Forwards) -> results.ForwardList:
+    return results.ForwardList(forwards=connection.server.forwards.rows(connection.who))
 
 
-async def _forward_page(connection: Connection, message: ask.ForwardPage) -> results.ForwardPage:
-    return results.ForwardPage(page=connection.server.forwards.page(connection.who, message.number))
+async def _forward_page(connection: Connection, message: ask.ForwardPage) -> results.ForwardedPage:
+    return results.ForwardedPage(page=connection.server.forwards.page(connection.who, message.number))
 
 
 async def _forward_end(connection: Connection, message: ask.ForwardEnd) -> results.Result:

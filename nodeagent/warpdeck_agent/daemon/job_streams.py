@@ -8,9 +8,10 @@ import traceback
 from typing import Any, Awaitable, Callable, Coroutine, Dict
 
 from warpdeck_agent.attach.inside_job import ProcessStarter
-from warpdeck_agent.attach.tunnel import MAX_TUNNELS, TunnelError, TunnelRelay
+from warpdeck_agent.attach.tunnel import MAX_TUNNELS, TunnelRelay
 from warpdeck_agent.linux.file_reading import LogError, OwnFile
 from warpdeck_agent.registry.launch_registry import LaunchRegistry
+from warpdeck_agent.streams.byte_relay import TunnelError
 from warpdeck_agent.streams.log_following import follow
 from warpdeck_agent.streams.streams import OutStream
 from warpdeck_agent.streams.terminal_relay import Terminal, attach, pump

@@ -120,6 +120,15 @@ class PtyHost:
         unread = any(v.unsent or not v.told_exit for v in self._viewers.values() if v.attached)
         return unread and time.monotonic() < deadline
 
+    @property
+    def last_output(self) -> bytes:
+        """The output that the scrollback has."""
+        return self._scrollback.all()
+
+    def hang_up(self) -> None:
+        """Tell the command that its terminal is gone. Interactive shells ignore TERM, but not this."""
+        self._terminal.hang_up()
+
     def keep_scrollback(self) -> None:
         """Store the last output for `warpdeck logs`.
 
@@ -316,6 +325,11 @@ def main(argv: List[str]) -> int:
     host = PtyHost(folder, cwd, int(rows), int(cols), command)
     status = host.run()
     host.keep_scrollback()
+    return end_like(status)
+
+
+def end_like(status: int) -> int:
+    """Return the exit code of a wait status, or end this process by the same signal."""
     code, number = split_status(status)
     if number:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import pty
@@ -62,6 +63,16 @@ class TerminalProcess:
             fcntl.ioctl(self.master, termios.TIOCSWINSZ, size)
         except OSError:
             return
+
+    def hang_up(self) -> None:
+        """Send HUP to the command and to the processes in the foreground of its terminal."""
+        groups = {self._pid}
+        with contextlib.suppress(OSError):
+            groups.add(os.tcgetpgrp(self.master))
+        for group in groups:
+            for number in (signal.SIGHUP, signal.SIGCONT):
+                with contextlib.suppress(OSError):
+                    os.killpg(group, number)
 
     def reap(self) -> Optional[int]:
         """Return the wait status of the command, or None while it runs."""

@@ -12,9 +12,9 @@ from typing import assert_type
 
 import warpdeck
 from warpdeck.model import Snapshot
-from warpdeck.protocol.job_rows import Curves, JobDetail, JobRow
+from warpdeck.protocol.job_rows import JobDetail, JobRow, UsageCurves
 from warpdeck.protocol.node_rows import NodeRow
-from warpdeck.protocol.results import Changed, Status
+from warpdeck.protocol.results import Changed, ControllerStatus
 from warpdeck.protocol.site_rows import ForecastRow
 
 
@@ -27,10 +27,10 @@ def ask(deck: warpdeck.Client, *, timeout_s: float) -> str:
     assert_type((outcome.ok, outcome.exit_code), tuple[bool, int])
     assert_type((job.id, job.state(), job.notes), tuple[str, str, tuple[str, ...]])
     assert_type((job.row(), job.detail(), job.why()), tuple[JobRow, JobDetail, ForecastRow])
-    assert_type((job.metrics(), job.snapshot()), tuple[Curves, Snapshot | None])
+    assert_type((job.metrics(), job.snapshot()), tuple[UsageCurves, Snapshot | None])
     assert_type(deck.wait([job, int(job.id), job.id]), list[warpdeck.Outcome])
     assert_type(deck.jobs(states=["RUNNING"], ids=[1, "2_3"]), list[JobRow])
-    assert_type((deck.nodes(), deck.status()), tuple[list[NodeRow], Status])
+    assert_type((deck.nodes(), deck.status()), tuple[list[NodeRow], ControllerStatus])
     assert_type(deck.node(deck.nodes()[0].name), NodeRow)
     waiting = deck.submit(command="true", hold=True, snapshot="none")
     assert_type(deck.cancel(waiting), Changed)

@@ -26,14 +26,14 @@ MakeAgent = Callable[..., AgentProcess]
 @pytest.fixture
 def make_agent(short_tmp: Path) -> Iterator[MakeAgent]:
     """A function that makes agents, each with its own folder. All of them are ended after the test."""
-    created: list[AgentProcess] = []
+    agent_processes: list[AgentProcess] = []
 
     def make(name: str = "node", **environ: str) -> AgentProcess:
-        created.append(AgentProcess(short_tmp / name / "agent", **environ))
-        return created[-1]
+        agent_processes.append(AgentProcess(short_tmp / name / "agent", **environ))
+        return agent_processes[-1]
 
     yield make
-    for agent in created:
+    for agent in agent_processes:
         agent.close()
 
 
@@ -50,9 +50,9 @@ def shared() -> Iterator[AgentProcess]:
 @pytest.fixture
 def agent(make_agent: MakeAgent) -> AgentProcess:
     """A started agent with a controller."""
-    created = make_agent()
-    created.start()
-    return created
+    agent_process = make_agent()
+    agent_process.start()
+    return agent_process
 
 
 @pytest.fixture(scope="session")

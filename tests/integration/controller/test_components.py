@@ -115,11 +115,11 @@ def test_no_component_starts_if_one_no_longer_fits() -> None:
 
     core = Core("a", "b")
     submit(core, part(10), part(12))
-    created = plan(build_view(core.state, now=core.now), core.now, PlannerSettings())
-    assert len(created.starts) == 2
-    drained = created.starts[0].allocation.shares[0].node
+    new_plan = plan(build_view(core.state, now=core.now), core.now, PlannerSettings())
+    assert len(new_plan.starts) == 2
+    drained = new_plan.starts[0].allocation.shares[0].node
     core.apply(NodeDrained(name=drained, reason="bad fan"))
-    for starts in (created.starts, created.starts[::-1], created.starts[1:]):
+    for starts in (new_plan.starts, new_plan.starts[::-1], new_plan.starts[1:]):
         assert not core.apply(Planned(starts=starts)).effects
         assert set(states(core).values()) == {PENDING}
 

@@ -30,16 +30,16 @@ Found = dict[str, dict[tuple[tuple[str, str], ...], float]]
 
 @pytest.fixture
 async def site(short_tmp: Path) -> AsyncIterator[Served]:
-    async with served(short_tmp / "home") as created:
-        yield created
+    async with served(short_tmp / "home") as served_site:
+        yield served_site
 
 
 @pytest.fixture
 async def exporter(site: Served) -> AsyncIterator[Exporter]:
     """An exporter on a port chosen by the kernel."""
-    created = await listening(site.controller)
-    yield created
-    await created.close()
+    new_exporter = await listening(site.controller)
+    yield new_exporter
+    await new_exporter.close()
 
 
 async def listening(controller: Controller) -> Exporter:

@@ -48,8 +48,8 @@ class Here(NoOutputs):
 @pytest.fixture
 async def site(short_tmp: Path) -> AsyncIterator[Served]:
     here, fleet = Here(), AwayFleet()
-    async with served(short_tmp / "h", fleet=fleet, outputs=here) as created:
-        yield created
+    async with served(short_tmp / "h", fleet=fleet, outputs=here) as served_site:
+        yield served_site
     await here.files.close()
 
 

@@ -19,9 +19,9 @@ USED = wire.GpuUsage(seconds=100.0, busy_s=75.0, idle_s=20.0, mem_peak_bytes=7, 
 
 @pytest.fixture
 async def site(short_tmp: Path) -> AsyncIterator[Served]:
-    async with served(short_tmp / "home") as created:
-        await created.add_node("a")
-        yield created
+    async with served(short_tmp / "home") as served_site:
+        await served_site.add_node("a")
+        yield served_site
 
 
 @pytest.fixture

@@ -28,10 +28,10 @@ BUSY = wire.GpuSample(index=1, util_pct=97, mem_used_bytes=7 << 30, power_w=650.
 
 @pytest.fixture
 async def site(short_tmp: Path) -> AsyncIterator[Served]:
-    async with served(short_tmp / "home") as created:
+    async with served(short_tmp / "home") as served_site:
         for name in ("a", "b", "c"):
-            await created.add_node(name)
-        yield created
+            await served_site.add_node(name)
+        yield served_site
 
 
 @pytest.fixture

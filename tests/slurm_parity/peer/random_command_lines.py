@@ -256,7 +256,6 @@ SINFO = Grammar(
         Option("dead", "d"),
         Option("exact", "e"),
         Option("federation"),
-        Option("future", "F"),
         Option("format", "o", short_format(FORMATS_SINFO), 6),
         Option("Format", "O", long_format(NAMES_SINFO), 5),
         Option("hide"),

@@ -69,6 +69,7 @@ SUITES = {"20.11": "bullseye", "24.11": "trixie", "26.05": "forky"}
 VERSIONS = ("20.11", "22.05", "24.11", "26.05")
 COMMANDS = (
     "sbatch",
+    "salloc",
     "scancel",
     "scontrol",
     "sinfo",

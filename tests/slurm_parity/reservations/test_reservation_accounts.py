@@ -48,13 +48,13 @@ def pair() -> Iterator[Pair]:
 def test_a_reservation_of_an_account_admits_its_subaccounts(pair: Pair, accounts: str) -> None:
     exit_codes = []
     for cluster in (pair.slurm, pair.warpdeck):
-        created = cluster.run(
+        result = cluster.run(
             [
                 "scontrol",
                 *f"create reservation reservationname=R starttime=now+1hour duration=9 nodes=n1 accounts={accounts}".split(),
             ]
         )
-        assert created.rc == 0, created
+        assert result.rc == 0, result
         codes = {}
         for account in ("ml", "sci", "bio", "gene"):
             submitted = cluster.run(

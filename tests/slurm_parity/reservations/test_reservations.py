@@ -40,6 +40,7 @@ CREATE_LINES = (
     "create reservation reservationname=R starttime=now-1hour duration=10 users=root nodes=n1",
     "create reservation R starttime=now+1hour duration=60 users=root nodes=n1",
     "create reservation res=R start=now+1hour dur=60 user=root nodes=n1",
+    *(f"{CREATE_ONE} flags={flag}".replace(" users=root", "") for flag in ("MAINT", "MAINT,OVERLAP", "maint,ignore_jobs")),
     *(f"{CREATE_ONE} flags={flag}" for flag in (
         "MAINT", "OVERLAP", "MAINT,OVERLAP,DAILY", "ANY_NODES", "HOURLY", "maint,ignore_jobs")),
     *(f"{CREATE_ONE} flags={flag}" for flag in (
@@ -228,6 +229,11 @@ def test_a_reservation_with_a_node_count_is_updated_as_in_slurm(
 
 def test_two_reservations_cannot_have_the_same_nodes(pair: EmptyPair) -> None:
     pair.assert_same_reservations(CREATE_ONE, CREATE_ONE.replace("reservationname=R", "reservationname=Q"))
+
+
+@pytest.mark.parametrize("argv", ["users=", "users-=root", "users= accounts=", "groups-=root"])
+def test_a_maintenance_reservation_keeps_at_least_one_user_as_in_slurm(pair: EmptyPair, argv: str) -> None:
+    pair.assert_same_reservations(f"{CREATE_ONE} flags=MAINT", f"{UPDATE} {argv}")
 
 
 @pytest.mark.parametrize("flag", ["MAINT", "OVERLAP"])

@@ -83,8 +83,8 @@ def pair() -> Iterator[JsonPair]:
 def test_partitions_have_the_json_of_slurm(pair: JsonPair) -> None:
     for number, argv in enumerate(PARTITIONS):
         for cluster in (pair.slurm, pair.warpdeck):
-            created = cluster.run(["scontrol", "create", f"partitionname=p{number}", *argv.split()])
-            assert created.rc == 0, created
+            result = cluster.run(["scontrol", "create", f"partitionname=p{number}", *argv.split()])
+            assert result.rc == 0, result
     document = pair.assert_same_json("partition", "partitions")
     assert [row["name"] for row in document] == ["gpu", "debug", "p0", "p1", "p2", "p3"]
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -15,7 +18,7 @@ from textual.widgets import Input
 from warpdeck_tui.screens.queue import QueueScreen
 from warpdeck_tui.screens.shared.dialogs import Ask
 from warpdeck_tui.screens.shared.job_list import FilterLine
-from warpdeck_tui.terminal.keyboard import PATIENCE_S
+from warpdeck_tui.terminal.keyboard import PATIENCE_S, SCHEDULER_STATISTICS, busy_s
 from warpdeck_tui.viewmodels.jobs.form import Sheet
 from warpdeck_tui.viewmodels.jobs.verbs import NO_JOB
 from warpdeck_tui.widgets.log.view import LogView
@@ -189,12 +192,29 @@ async def test_a_removed_widget_does_not_keep_the_keyboard(folder: Path) -> None
         await ui.until(lambda: isinstance(ui.app.screen, QueueScreen), "the queue")
 
 
+def test_waiting_for_a_cpu_counts_as_busy() -> None:
+    """Else an app that computes on an overloaded machine would count as idle."""
+    allowed = os.sched_getaffinity(0)
+    cpu = {min(allowed)}
+    os.sched_setaffinity(0, cpu)
+    with subprocess.Popen([sys.executable, "-IS", "-c", "while True: pass"]) as competitor:
+        try:
+            begun_s, busy_before_s = time.monotonic(), busy_s()
+            while time.monotonic() - begun_s < PATIENCE_S / 2:
+                pass
+            took_s, was_busy_s = time.monotonic() - begun_s, busy_s() - busy_before_s
+        finally:
+            competitor.kill()
+            os.sched_setaffinity(0, allowed)
+    assert was_busy_s > 0.9 * took_s or not os.path.exists(SCHEDULER_STATISTICS)
+
+
 async def test_keys_wait_for_a_slow_key_on_a_busy_machine(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def delay_key(_: object, event: events.Key) -> None:
-        begun_s = time.process_time()
-        while event.character == "/" and time.process_time() - begun_s < 1.3 * PATIENCE_S:
+        begun_s = time.monotonic()
+        while event.character == "/" and time.monotonic() - begun_s < 1.3 * PATIENCE_S:
             await asyncio.sleep(0)
 
     async with run_app(folder) as ui:

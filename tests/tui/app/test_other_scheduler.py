@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from tests.tui.app.app_pilot import AppPilot, run_app
 from tests.tui.app.other_scheduler import IMPOSSIBLE, OtherScheduler
 from tests.tui.app.test_readonly import open_screen
 
 from warpdeck.model import PtySize
 from warpdeck.ports.engine import Action
+from warpdeck.protocol.job_rows import GpuUse, JobDetail, JobRow
+from warpdeck.protocol.node_rows import GpuRow, NodeRow
 from warpdeck.protocol.site_rows import EngineRow
+from warpdeck_tui.plain import PlainRequest, screen_text
 from warpdeck_tui.table.actions import ACTIONS
 from warpdeck_tui.table.actions.requests import REQUESTS, requests_of
 from warpdeck_tui.table.bindings import command_of
+from warpdeck_tui.viewmodels import Line
+from warpdeck_tui.viewmodels.jobs.job import gpu_page
+from warpdeck_tui.viewmodels.jobs.job_columns import job_row
+from warpdeck_tui.viewmodels.nodes.node_page import Missing, page
+from warpdeck_tui.viewmodels.nodes.nodes import all_unmeasured, gpu_cell, gpu_detail, node_lines
 from warpdeck_tui.viewmodels.shell.scheduler_line import scheduler_lines
+from warpdeck_tui.viewmodels.site.idle_gpus import idle_words, unmeasured_words
 
 NOW = 1_000_000.0
 SLURM = EngineRow(name="slurm", version="24.11.5", cluster="hpc1", read_at=NOW - 25.0, requests_a_minute=6.0)
@@ -25,11 +36,13 @@ PROBLEM = (
     "Ask the administrators whether slurmctld runs"
 )
 NO_READINGS = "no readings"
+RUNNING = JobRow(
+    id=7, label="7", array_job_id=7, state="RUNNING", state_short="R", gpus=2, start=NOW - 3600.0
+)
 
 
 def shown(width: int, **fields: object) -> list[str]:
-    row = EngineRow(**{name: getattr(SLURM, name) for name in SLURM.__struct_fields__} | fields)
-    return ["".join(cell.text for cell in line) for line in scheduler_lines(row, now=NOW, width=width)]
+    return texts(scheduler_lines(replace(SLURM, **fields), now=NOW, width=width))
 
 
 def styles(**fields: object) -> set[str]:
@@ -197,6 +210,13 @@ async def test_the_palette_shows_the_reason_below_the_action(folder: Path) -> No
         await ui.shows("Hold job 1", "Only Slurm's administrators")
 
 
+async def test_the_help_gives_the_reason_in_place_of_the_explanation(folder: Path) -> None:
+    async with run_app(folder, adapt=OtherScheduler(), size=(120, 40)) as ui:
+        await ui.press("2", "question_mark")
+        await ui.shows("Add node", IMPOSSIBLE[Action.NODE_ADD])
+        assert "add a machine over SSH" not in ui.text()
+
+
 async def test_empty_tables_say_why_and_give_no_impossible_advice(folder: Path) -> None:
     async with run_app(folder, adapt=OtherScheduler(), size=(120, 40)) as ui:
         await open_screen(ui, "admin")
@@ -242,7 +262,7 @@ async def test_gpus_without_readings_are_allocated_or_free(folder: Path) -> None
         await ui.cluster.submit("runs")
         await ui.shows("● R")
         await ui.press("2")
-        await ui.shows("=this", "free", "metric: utilization (no readings)", "no GPU readings: alloc")
+        await ui.shows("=this", "free", "metric: utilization (no readings)", "no readings   alloc: allocated")
         await ui.press("l")
         await ui.shows("alloc")
         await ui.press("h")
@@ -253,3 +273,80 @@ async def test_gpus_without_readings_are_allocated_or_free(folder: Path) -> None
             "node gpu01", NO_READINGS, IMPOSSIBLE[Action.NODE_CHECK], IMPOSSIBLE[Action.CURVES], "10.0.0.7"
         )
         assert "ECC" not in ui.text() and "NVLink" not in ui.text()
+
+
+def test_cells_of_gpus_without_readings_say_whether_they_are_allocated() -> None:
+    bare = GpuRow(index=0, uuid="", name="GPU", type="", mem_bytes=0)
+    for metric in ("util", "memory", "power", "temp"):
+        assert gpu_cell("n1", bare, metric, out=False)[1:] == ("free", 0, None)
+        held = replace(bare, job="12")
+        assert gpu_cell("n1", held, metric, out=False)[1] == "alloc"
+        assert gpu_cell("n1", held, metric, out=False, job="12")[1] == "=this"
+        assert gpu_cell("n1", replace(bare, job="?"), metric, out=False, job="?")[1] == "alloc"
+        assert gpu_cell("n1", replace(bare, blocked="drained"), metric, out=False)[1] == "!"
+        assert gpu_cell("n1", bare, metric, out=True)[1] == "!"
+    unread = replace(bare, uuid="GPU-1", mem_bytes=80 << 30)
+    assert gpu_cell("n1", unread, "util", out=False)[1] == "?"
+    assert all_unmeasured([NodeRow(name="n1", gpus=[bare])])
+    assert not all_unmeasured([NodeRow(name="n1", gpus=[bare, unread])])
+    assert not all_unmeasured([NodeRow(name="n1")])
+
+
+def test_details_of_a_gpu_without_readings_have_no_empty_numbers() -> None:
+    bare = GpuRow(index=0, uuid="", name="a100", type="a100", mem_bytes=0, job="?")
+    node = NodeRow(name="n1", state="mixed", address="10.0.0.7", gpus=[bare])
+    assert texts(gpu_detail(node, 0)) == [
+        "GPU 0  a100",
+        " readings none",
+        "      job allocated to an unknown job",
+    ]
+    owned = replace(bare, job="12")
+    assert texts(gpu_detail(replace(node, gpus=[owned]), 0))[-1] == "      job 12"
+    assert texts(node_lines(node))[-1] == "  address 10.0.0.7"
+    assert "0 B" not in "".join(texts(node_lines(node)))
+
+
+def test_the_page_of_a_node_says_what_is_not_measured() -> None:
+    bare = GpuRow(index=0, uuid="", name="a100", type="a100", mem_bytes=0)
+    node = NodeRow(name="n1", state="idle", gpus=[bare, replace(bare, index=1)], at=NOW)
+    missing = Missing(curves="Slurm has no curves", checks="Slurm has no health checks")
+    lines = texts(page(node, [], span=0, told="", width=80, missing=missing))
+    assert "   health Slurm has no health checks" in lines and "   charts Slurm has no curves" in lines
+    assert lines[-2:] == ["GPU 0        job free   no readings", "GPU 1        job free   no readings"]
+    assert not [line for line in lines if "NVLink" in line or "last 10 minutes" in line or "%" in line[:20]]
+
+
+def test_gpus_of_a_job_without_readings_are_not_shown_as_zero() -> None:
+    row = RUNNING
+    assert texts(gpu_page(JobDetail(row=row))) == ["2 GPUs allocated; which ones is unknown"]
+    assert texts(gpu_page(JobDetail(row=replace(row, state="PENDING", start=None)))) == [
+        "No GPU allocated yet"
+    ]
+    use = GpuUse(node="n1", index=3, uuid="", util_pct=None, mem_used_bytes=None, mem_bytes=0)
+    assert texts(gpu_page(JobDetail(row=row, gpus=[use]))) == ["n1:3      no readings"]
+    assert job_row(row, ("util",), now=NOW)[0].text == "n/a"
+    assert job_row(row, ("util",), now=NOW - 3590.0)[0].text.strip("·") == ""
+    measured = replace(row, gpu_util_pct=0)
+    assert job_row(measured, ("util",), now=NOW)[0].text == "idle"
+
+
+def test_idle_gpus_are_not_denied_where_nobody_measures() -> None:
+    row = RUNNING
+    assert (
+        idle_words([], unmeasured=unmeasured_words([row], NOW))
+        == "No idle GPUs; 1 job with GPUs has no readings"
+    )
+    assert unmeasured_words([replace(row, gpu_util_pct=90), replace(row, gpus=0)], NOW) == ""
+    assert idle_words([]) == "No idle GPUs"
+
+
+async def test_the_plain_text_of_the_site_says_which_tables_have_no_data(folder: Path) -> None:
+    async with run_app(folder, adapt=OtherScheduler()) as ui:
+        lines = await screen_text(ui.cluster.paths, "site", PlainRequest())
+        assert lines[lines.index("shares:") + 1] == IMPOSSIBLE[Action.SHARES]
+        assert "priorities:" in lines
+        assert await screen_text(ui.cluster.paths, "idle", PlainRequest()) == ["No idle GPUs"]
+
+
+def texts(lines: Iterable[Line]) -> list[str]:
+    return ["".join(cell.text for cell in line) for line in lines]

@@ -152,6 +152,7 @@ def test_a_name_is_that_of_the_first_account_or_user_and_a_number(own_site: Comm
         ("duration=5", "A start time must be given."),
         (AT, "CoreCnt, Nodes, NodeCnt, BurstBuffer, Licenses or Watts must be specified."),
         (f"{AT} nodes=n1", "Either Users/Groups and/or Accounts must be specified."),
+        (f"{AT} nodes=n1 flags=maint", "Either Users/Groups and/or Accounts must be specified."),
         ("starttime=now+1day endtime=now users=root nodes=n1", "Start time cannot be after end time."),
         ("starttime=now duration=x users=root nodes=n1", "Invalid duration duration=x."),
         (

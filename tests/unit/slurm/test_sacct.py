@@ -322,7 +322,6 @@ def test_times_are_cut_to_the_window_on_request(site: CommandSite) -> None:
             "-S 2026-01-05T11:00 -E 2026-01-05T10:00",
             "sacct: error: Start time (2026-01-05T11:00:00) requested is after end time (2026-01-05T10:00:00).",
         ),
-        ("--yaml", "sacct: error: --yaml is not supported: use --json"),
         ("-f /x", "sacct: error: --file is not supported: the controller keeps the history"),
         ("--env-vars", "sacct: error: --env-vars is not supported: environments may contain secrets"),
     ],

@@ -272,6 +272,11 @@ def test_a_change_is_shown(own_site: CommandSite, change: str, pairs: dict[str, 
         ("jobid=1", "No changes specified\n"),
         ("job", "Invalid input: job\nRequest aborted\n"),
         ("jobid=1 nosuch=1", "Update of this parameter is not supported: nosuch=1\nRequest aborted\n"),
+        (
+            "jobid=1 memupdate=20@10",
+            "Update of this parameter is not supported: memupdate=20@10\nRequest aborted\n"
+            "the memory of a running job is not changed; submit with --mem=SIZE\n",
+        ),
         ("jobid=1 name+=x", "Update of this parameter is not supported: name+=x\nRequest aborted\n"),
         ("jobid=1 timelimit=x", "scontrol: error: Invalid TimeLimit value\n"),
         ("jobid=1 starttime=foo", "Invalid time specification (pos=0): foo\nNo changes specified\n"),

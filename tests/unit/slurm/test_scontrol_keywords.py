@@ -107,7 +107,6 @@ def test_wrong_words_get_slurms_message(site: CommandSite, line: str, err: str) 
         ("fsdampeningfactor 3", "scontrol: error: fsdampeningfactor is not supported: "),
         ("abort", "scontrol: error: abort is not supported: "),
         ("write config", "scontrol: error: write config is not supported: "),
-        ("--yaml show lic", "scontrol: error: --yaml is not supported: use --json\n"),
     ],
 )
 def test_keywords_that_do_not_apply_here_are_refused_after_their_arguments_were_checked(

@@ -297,7 +297,9 @@ class DeckApp(TerminalApp):
 
     def action_help(self) -> None:
         places = self.front.places() if self.front is not None else ()
-        self.push_screen(screens.HelpPage("Help", help_lines(places, self.keymap)))
+        self.push_screen(
+            screens.HelpPage("Help", help_lines(places, self.keymap, self.board.scheduler.refusal))
+        )
 
     def action_done(self) -> None:
         self.push_screen(screens.DonePage(self.chronicle))

@@ -24,11 +24,11 @@ from warpdeck.notation.filters.job_filter import LONGEST_VALUE
 from warpdeck.protocol import requests
 from warpdeck.protocol.job_rows import (
     CurveRow,
-    Curves,
     ForwardRow,
     JobDetail,
     JobRow,
     PastJobs,
+    UsageCurves,
     UsageRow,
 )
 from warpdeck.protocol.node_rows import NodeRow, PastNodeRow
@@ -141,15 +141,19 @@ class Core:
                     listener.linked(client.welcome)
                     await self._tell(client, listener)
             except UserError as error:
-                stopped = error.code == GONE and not os.path.exists(self.paths.socket)
-                why = "The server has stopped" if stopped else error.message
-                listener.went_away(f"{why}; reconnecting")
+                listener.went_away(f"{self._why_away(error)}; reconnecting")
             finally:
                 self._client = None
                 self._up.clear()
             start = os.path.exists(self.paths.socket)
             await asyncio.sleep(wait_s * self._rng.uniform(0.5, 1.0))
             wait_s = min(2 * wait_s, RECONNECT_MOST_S)
+
+    def _why_away(self, error: UserError) -> str:
+        if error.code != GONE:
+            return error.message
+        has_socket = os.path.exists(self.paths.socket)
+        return "The connection to the server is lost" if has_socket else "The server has stopped"
 
     async def _tell(self, client: AsyncioClient, listener: Listener) -> None:
         """Report changes to the listener for as long as the connection lasts."""
@@ -226,7 +230,7 @@ class Core:
         """Return the state of the nodes at the time `at`."""
         return (await self.ask(requests.NodesAt(at=at))).nodes
 
-    async def node_curves(self, node: str, *, step_s: float) -> Curves:
+    async def node_curves(self, node: str, *, step_s: float) -> UsageCurves:
         """Return the recent measurements of a node and its GPUs."""
         return await self.ask(requests.Curves(node=node, step_s=step_s))
 

@@ -119,12 +119,12 @@ class AdminScreen(NodeVerbs):
     def __init__(self) -> None:
         super().__init__()
         self._tab = NAMES[0]
-        self._partitions = results.Partitions(partitions=[])
-        self._reservations = results.Reservations(reservations=[])
-        self._qos = results.QosList(qos=[])
-        self._shares = results.Shares(shares=[])
-        self._priorities = results.Priorities(jobs=[])
-        self._events = results.Events(events=[])
+        self._partitions = results.PartitionList(partitions=[])
+        self._reservations = results.ReservationList(reservations=[])
+        self._qos = results.QosLevels(qos=[])
+        self._shares = results.ShareTree(shares=[])
+        self._priorities = results.PriorityList(jobs=[])
+        self._events = results.EventList(events=[])
         self._what_if: WhatIf | None = None
         self._what_if_words = EXAMPLE
         self._simulating = ""

@@ -78,8 +78,8 @@ class JobScreen(DeckScreen):
 
     def compose(self) -> ComposeResult:
         yield Static("", id="head", markup=False)
-        yield SchedulerLine()
         yield Static("", id="status", markup=False)
+        yield SchedulerLine()
         yield TabLine()
         with Container(id="split"):
             yield JobLog(self.key, id="log", channel=self._channel, changed=self.draw)

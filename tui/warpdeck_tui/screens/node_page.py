@@ -16,7 +16,7 @@ from warpdeck_tui.screens.shared.deck_screen import SchedulerLine, TextPane
 from warpdeck_tui.screens.shared.key_line import KeyLine
 from warpdeck_tui.screens.shared.node_verbs import NodeVerbs
 from warpdeck_tui.table.bindings import bindings
-from warpdeck_tui.viewmodels.nodes.node_page import SPANS, page
+from warpdeck_tui.viewmodels.nodes.node_page import SPANS, Missing, page
 
 ASK_S = 5.0
 """Seconds between two requests for the curves. They grow by at most one point a second, so more requests
@@ -59,14 +59,14 @@ class NodeScreen(NodeVerbs):
         node = self.node
         self.set_head(f"node {self._node_name}" + ("" if node is not None else " (removed)"))
         if node is not None:
-            unchecked = self.deck.board.scheduler.reason("node_check")
+            reason = self.deck.board.scheduler.reason
             lines = page(
                 node,
                 self._curves,
                 span=self._span,
                 told=self._told,
                 width=self.size.width,
-                unchecked=unchecked,
+                missing=Missing(curves=reason("curves"), checks=reason("node_check")),
             )
             self.query_one(TextPane).show(lines, self.deck.palette)
         self.show_keys()
@@ -79,9 +79,7 @@ class NodeScreen(NodeVerbs):
     async def _ask(self) -> None:
         if self.deck.front is not self:
             return
-        if reason := self.deck.board.scheduler.reason("curves"):
-            self._told = reason
-            self.draw()
+        if self.deck.board.scheduler.reason("curves"):
             return
         try:
             told = await self.deck.core.node_curves(self._node_name, step_s=SPANS[self._span][0])

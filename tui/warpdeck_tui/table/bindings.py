@@ -5,7 +5,7 @@ They produce Textual bindings, the key line, the last lines of the dialogs, and 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from textual.binding import Binding, BindingType
@@ -163,14 +163,19 @@ def clashes(actions: Iterable[Action]) -> list[str]:
     return list(found.values())
 
 
-def help_lines(where: Iterable[str], keymap: Mapping[str, str]) -> list[tuple[str, str, str]]:
+def help_lines(
+    where: Iterable[str],
+    keymap: Mapping[str, str],
+    refusal: Callable[[str, str], str] = lambda place, action: "",
+) -> list[tuple[str, str, str]]:
     """Return the help page as (keys, title, explanation), with these contexts first.
 
-    A line that has only a title begins a new context.
+    A line that has only a title begins a new context. `refusal` returns why the scheduler cannot do an action, or "".
     """
     lines: list[tuple[str, str, str]] = []
     for place in dict.fromkeys((*where, "app", "moves", *PLACES)):
         lines += [("", PLACES[place], "")]
         for action in actions_at(place):
-            lines.append((key_words(keys_of(action, keymap)), action.title, action.help))
+            words = refusal(place, action.id) or action.help
+            lines.append((key_words(keys_of(action, keymap)), action.title, words))
     return lines

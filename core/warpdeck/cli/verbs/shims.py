@@ -11,6 +11,7 @@ import subprocess
 
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import OWN, SLURM, Paths, default_paths
+from warpdeck.base.slurm_version import SPOKEN
 from warpdeck.cli.verb import Argument, Group, Verb
 from warpdeck.slurm.shims.shim_scripts import SBATCH, install, install_beside_others, is_own, remove_from
 
@@ -29,6 +30,9 @@ PROFILES = {"bash": (".bash_profile", ".bash_login", ".profile"), "zsh": (".zpro
 
 def _shims(args: Namespace) -> int:
     """Write the scripts and print a command for the shell."""
+    if args.version:
+        print(SPOKEN)
+        return 0
     paths = default_paths()
     if paths.engine == SLURM:
         raise UserError(
@@ -55,6 +59,7 @@ def _install(paths: Paths, folder: str) -> int:
         raise UserError(f"{paths.home} does not exist", "start the controller first: warpdeck up")
     install_beside_others(paths, folder)
     print(f"Slurm commands installed in {folder}, for {paths.home}")
+    print(f"They speak {SPOKEN}.")
     path = _login_path()
     if folder not in path:
         print(f"This folder is not on the PATH of login shells. Add this line to {_profile()}:")
@@ -119,12 +124,14 @@ VERBS = (
                 Argument("--folder", "print only the folder of the commands"),
                 Argument("--install", "write them to a folder on the PATH of login shells"),
                 Argument("--remove", "remove the files that --install wrote"),
+                Argument("--version", "print the version of Slurm that the commands speak"),
             ),
         ),
         examples=(
             "warpdeck shims --install                         for login shells, cron and other programs",
             "warpdeck shims --remove                          remove them again",
             "warpdeck shims --folder",
+            "warpdeck shims --version                         the version of Slurm that they speak",
             'eval "$(warpdeck shims)"                        in this shell',
             "echo 'eval \"$(warpdeck shims)\"' >> ~/.bashrc   in every shell",
         ),

@@ -27,30 +27,30 @@ class NativeAccounting:
     lookup: JobLookup
     clock: Callable[[], float]
 
-    async def priorities(self, caller: Caller, message: ask.Priorities) -> results.Priorities:
+    async def priorities(self, caller: Caller, message: ask.Priorities) -> results.PriorityList:
         named = [(await self.lookup.find(word)).id for word in message.ids]
         for job_id in named:
             self._check_pending(job_id)
         self.rules.update_usage()
         rows = await self.forecaster.priorities(self.state, job_ids=named if message.ids else None)
         settings = self.state.site.settings
-        return results.Priorities(
+        return results.PriorityList(
             jobs=rows,
             weights=priority_rows.weights_by_part(settings.weights),
             queue_order="promised" if settings.backfill == "conservative" else settings.queue_order,
         )
 
-    async def shares(self, caller: Caller, message: ask.Shares) -> results.Shares:
+    async def shares(self, caller: Caller, message: ask.Shares) -> results.ShareTree:
         self.rules.update_usage()
         site = self.state.site
-        return results.Shares(shares=priority_rows.share_rows(site), half_life_s=site.half_life_s)
+        return results.ShareTree(shares=priority_rows.share_rows(site), half_life_s=site.half_life_s)
 
-    async def limit_use(self, caller: Caller, message: ask.LimitUse) -> results.LimitUse:
+    async def limit_use(self, caller: Caller, message: ask.LimitUse) -> results.LimitUseList:
         self.rules.update_usage()
-        return results.LimitUse(uses=limit_use.use_rows(self.state, self.clock()))
+        return results.LimitUseList(uses=limit_use.use_rows(self.state, self.clock()))
 
-    async def qos(self, caller: Caller, message: ask.QosList) -> results.QosList:
-        return results.QosList(qos=site_tables.qos_rows(self.rules.config))
+    async def qos(self, caller: Caller, message: ask.QosList) -> results.QosLevels:
+        return results.QosLevels(qos=site_tables.qos_rows(self.rules.config))
 
     def _check_pending(self, job_id: JobId) -> None:
         """Raise UserError unless the job is pending."""

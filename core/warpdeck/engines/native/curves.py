@@ -18,7 +18,7 @@ from warpdeck.engines.shared.job_lookup import JobLookup
 from warpdeck.model import Job, NodeName, UsageCurve
 from warpdeck.ports.ports import Fleet, Store
 from warpdeck.protocol import requests as ask
-from warpdeck.protocol.job_rows import CurveRow, Curves, NodeUsage, UsageRow
+from warpdeck.protocol.job_rows import CurveRow, NodeUsage, UsageCurves, UsageRow
 from warpdeck_agent.wire import messages as wire
 
 
@@ -31,7 +31,7 @@ class CurveReader:
     fleet: Fleet
     lookup: JobLookup
 
-    async def curves(self, message: ask.Curves) -> Curves:
+    async def curves(self, message: ask.Curves) -> UsageCurves:
         """Return the curves of a node, a job or a step. Raises UserError."""
         if bool(message.job) == bool(message.node):
             raise UserError("metrics need either a job or a node", "give one of them")
@@ -47,7 +47,7 @@ class CurveReader:
             return await self._of_step(job, int(number))
         return await self._of_job(job)
 
-    async def _of_node(self, name: str, *, step_s: float) -> Curves:
+    async def _of_node(self, name: str, *, step_s: float) -> UsageCurves:
         """Return the node's curve and one curve for each of its GPUs. Raises UserError."""
         node = self.state.nodes.get(NodeName(name))
         if node is None:
@@ -57,13 +57,13 @@ class CurveReader:
         except RemoteError as error:
             raise UserError(f"{name} does not answer: {error.cause}", "try again when it is back") from error
         indices = {str(gpu.uuid): gpu.index for gpu in node.gpus}
-        return Curves(
+        return UsageCurves(
             curves=[
                 _row(name, to_curve(each), uuid=each.uuid, gpu=indices.get(each.uuid)) for each in told.curves
             ]
         )
 
-    async def _of_job(self, job: Job) -> Curves:
+    async def _of_job(self, job: Job) -> UsageCurves:
         """Return the job's curves by node and its usage so far.
 
         Nodes that do not answer are listed as errors.
@@ -72,7 +72,7 @@ class CurveReader:
             return await self._stored(job, usage_rows.usage_row(job) if job.shares else None)
         return await self._measured(job, [share.node for share in job.shares])
 
-    async def _of_batch(self, job: Job) -> Curves:
+    async def _of_batch(self, job: Job) -> UsageCurves:
         """Return the usage of the job's script without its steps.
 
         It has no curve of its own. Raises UserError.
@@ -82,10 +82,10 @@ class CurveReader:
                 f"job {job.label()} has no batch step", f"see warpdeck show {job.label()}", code="not_found"
             )
         if not job.holds_resources:
-            return Curves(used=usage_rows.use_of([job.shares[0].without_steps()]))
+            return UsageCurves(used=usage_rows.use_of([job.shares[0].without_steps()]))
         return await self._measured(job, [job.shares[0].node], own=True)
 
-    async def _of_step(self, job: Job, number: int) -> Curves:
+    async def _of_step(self, job: Job, number: int) -> UsageCurves:
         """Return the curves and usage of one step of the job.
 
         Raises UserError if it has no step with that number.
@@ -102,14 +102,14 @@ class CurveReader:
             return await self._stored(job, usage_rows.use_of(step.parts), step=number)
         return await self._measured(job, [share.node for share in step.shares], step=number)
 
-    async def _stored(self, job: Job, used: UsageRow | None, *, step: int | None = None) -> Curves:
+    async def _stored(self, job: Job, used: UsageRow | None, *, step: int | None = None) -> UsageCurves:
         """Return the stored curves of a finished job or step."""
         stored = await self.store.curves(job.id, step=step)
-        return Curves(curves=[_row(each.node, each.curve) for each in stored], used=used)
+        return UsageCurves(curves=[_row(each.node, each.curve) for each in stored], used=used)
 
     async def _measured(
         self, job: Job, nodes: Sequence[NodeName], *, step: int | None = None, own: bool = False
-    ) -> Curves:
+    ) -> UsageCurves:
         """Return the curves of a running job or step, as reported by its nodes."""
         asked = wire.AskCurves(ask=0, job_id=job.id, restarts=job.restarts, step=step, own=own)
         answers = await asyncio.gather(*(self._ask(node, asked) for node in nodes))
@@ -118,7 +118,7 @@ class CurveReader:
             for node, answer in zip(nodes, answers, strict=True)
             if isinstance(answer, wire.Curves)
         ]
-        return Curves(
+        return UsageCurves(
             curves=[_row(node, to_curve(each)) for node, answer in told for each in answer.curves],
             used=_used([answer for _, answer in told]),
             parts=[

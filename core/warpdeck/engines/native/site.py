@@ -65,42 +65,42 @@ class NativeSite:
     def count_request(self, kind: str, user: str, took_s: float) -> None:
         self.statistics.count_request(kind, user, took_s)
 
-    async def diagnosis(self, caller: Caller, message: ask.Diagnosis) -> results.Diagnosis:
+    async def diagnosis(self, caller: Caller, message: ask.Diagnosis) -> results.SchedulerDiagnosis:
         now, index = self.clock(), self.state.index
         if message.reset:
             require_admin(caller.who)
             self.statistics.reset(now)
         queue = {"now": now, "waiting": len(index.pending), "running": len(index.active)}
-        return msgspec.convert(self.statistics.as_dict() | queue, results.Diagnosis)
+        return msgspec.convert(self.statistics.as_dict() | queue, results.SchedulerDiagnosis)
 
-    async def partitions(self, caller: Caller, message: ask.Partitions) -> results.Partitions:
+    async def partitions(self, caller: Caller, message: ask.Partitions) -> results.PartitionList:
         self.rules.update_usage()
         config = self.rules.config
         rows = site_tables.partition_rows(self.state, config)
-        return results.Partitions(partitions=rows, configured=bool(config.partitions))
+        return results.PartitionList(partitions=rows, configured=bool(config.partitions))
 
-    async def reservations(self, caller: Caller, message: ask.Reservations) -> results.Reservations:
+    async def reservations(self, caller: Caller, message: ask.Reservations) -> results.ReservationList:
         self.rules.update_usage()
         now = self.clock()
         rows = site_tables.reservation_rows(reservations(self.state, now), now)
-        return results.Reservations(reservations=rows)
+        return results.ReservationList(reservations=rows)
 
-    async def licenses(self, caller: Caller, message: ask.Licenses) -> results.Licenses:
+    async def licenses(self, caller: Caller, message: ask.Licenses) -> results.LicenseList:
         self.rules.update_usage()
         now = self.clock()
         rows = site_tables.license_rows(self.state, reservations(self.state, now), now)
-        return results.Licenses(licenses=rows)
+        return results.LicenseList(licenses=rows)
 
-    async def settings(self, caller: Caller, message: ask.Settings) -> results.Settings:
+    async def settings(self, caller: Caller, message: ask.Settings) -> results.SlurmParameters:
         self.rules.update_usage()
-        return results.Settings(settings=slurm_settings.settings(self.state, self.rules.config))
+        return results.SlurmParameters(settings=slurm_settings.settings(self.state, self.rules.config))
 
-    async def plugin_options(self, caller: Caller, message: ask.PluginOptions) -> results.PluginOptions:
-        return results.PluginOptions(options={**self.rules.config.submission.plugin_options})
+    async def plugin_options(self, caller: Caller, message: ask.PluginOptions) -> results.PluginOptionList:
+        return results.PluginOptionList(options={**self.rules.config.submission.plugin_options})
 
-    async def config(self, caller: Caller, message: ask.ConfigInForce) -> results.ConfigInForce:
+    async def config(self, caller: Caller, message: ask.ConfigInForce) -> results.ConfigText:
         lines = [(list(path), line) for path, line in self.rules.lines.items()]
-        return results.ConfigInForce(file=self.config_path, text=write(self.rules.config), lines=lines)
+        return results.ConfigText(file=self.config_path, text=write(self.rules.config), lines=lines)
 
     async def reload(self, caller: Caller, message: ask.Reload) -> results.Reloaded:
         return await self._reloaded()

@@ -14,7 +14,7 @@ from warpdeck.ports.engine import RecordPage
 from warpdeck.ports.ports import Store
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol import results
-from warpdeck.protocol.job_rows import Curves, EventRow, PastJobs
+from warpdeck.protocol.job_rows import EventRow, PastJobs, UsageCurves
 
 from .job_records import RecordSearch
 
@@ -22,7 +22,7 @@ from .job_records import RecordSearch
 class CurveSource(Protocol):
     """Reads the usage of jobs and nodes over time."""
 
-    async def curves(self, message: ask.Curves) -> Curves: ...
+    async def curves(self, message: ask.Curves) -> UsageCurves: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,19 +47,19 @@ class StateHistory:
         jobs = [state.jobs.get(each) or found.get(each) for each in page.ids]
         return PastJobs(jobs=[job_row(state, job) for job in jobs if job is not None], total=page.total)
 
-    async def costs(self, caller: Caller, message: ask.PastCosts) -> results.PastCosts:
-        return results.PastCosts(groups=await self.store.finished_costs(message.query))
+    async def costs(self, caller: Caller, message: ask.PastCosts) -> results.CostGroups:
+        return results.CostGroups(groups=await self.store.finished_costs(message.query))
 
-    async def events(self, caller: Caller, message: ask.Events) -> results.Events:
+    async def events(self, caller: Caller, message: ask.Events) -> results.EventList:
         entries = await self.store.last_entries(message.limit)
-        return results.Events(
+        return results.EventList(
             events=[
                 EventRow(at=each.at_unix, job=each.job_id, label=self._label(each.job_id), text=each.text)
                 for each in entries
             ]
         )
 
-    async def curves(self, caller: Caller, message: ask.Curves) -> Curves:
+    async def curves(self, caller: Caller, message: ask.Curves) -> UsageCurves:
         return await self.curve_reader.curves(message)
 
     def _label(self, job_id: JobId) -> str:

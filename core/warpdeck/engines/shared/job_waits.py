@@ -23,13 +23,16 @@ LINK_S = 15.0
 
 @dataclass(frozen=True, kw_only=True)
 class JobWaits:
-    """Waits of requests, woken by changes of the state."""
+    """Waits of requests, woken by changes of the state.
+
+    An engine without `collector` does not copy output from nodes.
+    """
 
     state: State
     ends: EndWaiters
     hub: ChangeListeners
-    collector: OutputCollector
     clock: Callable[[], float]
+    collector: OutputCollector | None = None
 
     async def until(self, job: Job, reached: Callable[[Job], bool], progress: Progress | None = None) -> Job:
         """Wait until the job satisfies `reached` and return the job in that state.
@@ -86,6 +89,8 @@ class JobWaits:
 
         It may still be on its way when a job has ended.
         """
+        if self.collector is None:
+            return
         try:
             async with asyncio.timeout(LINK_S):
                 for job, node in written:

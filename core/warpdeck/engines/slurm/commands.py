@@ -39,6 +39,9 @@ _FORMS = ("SLURM_TIME_FORMAT", "SQUEUE_", "SINFO_", "SACCT_", "SCONTROL_", "SBAT
 _OURS = {"TZ": "UTC", "LC_ALL": "C.UTF-8", "SLURM_BITSTR_LEN": "0"}
 """SLURM_BITSTR_LEN=0: squeue does not shorten lists of array tasks."""
 
+_SITE = frozenset({"SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT"})
+"""Variables with which the commands find Slurm."""
+
 ADVICE = (
     ("Unable to contact slurm controller", "slurmctld is down or unreachable; warpdeck asks again by itself"),
     ("Socket timed out", "slurmctld is overloaded or slow; warpdeck asks again by itself"),
@@ -195,6 +198,41 @@ class SlurmCommands:
             await _end(process)
         if code:
             raise command_error(argv[0], error_text)
+
+    async def connect(
+        self, argv: Sequence[str], *, environ: Mapping[str, str], cwd: str = "/"
+    ) -> asyncio.subprocess.Process:
+        """Start a command that runs as long as a user needs its streams. Raises UserError.
+
+        It leads a process group of its own, and the caller ends it.
+        """
+        try:
+            return await asyncio.create_subprocess_exec(
+                *argv,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                env=environ,
+                cwd=cwd,
+                limit=CHUNK_BYTES,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            raise UserError(
+                f"cannot run {argv[0]}: {error}", "Load Slurm's module, or add its commands to your PATH."
+            ) from error
+
+    def plain_environ(self) -> dict[str, str]:
+        """Return the environment without the variables of a job and without ours, for commands that start programs.
+
+        A gateway may have been started inside a job, whose variables would become options of srun and salloc.
+        """
+        kept = {
+            name: value
+            for name, value in self.environ.items()
+            if name not in _OURS and (not name.startswith("SLURM_") or name in _SITE)
+        }
+        return kept | {name: os.environ[name] for name in _OURS if name in os.environ}
 
     async def _start(self, argv: Sequence[str], *, cwd: str | None = None) -> asyncio.subprocess.Process:
         try:

@@ -15,6 +15,7 @@ from warpdeck.config import Config
 from warpdeck.engines.shared.history import StateHistory
 from warpdeck.engines.shared.job_lookup import JobLookup
 from warpdeck.engines.shared.job_records import RecordSearch
+from warpdeck.engines.shared.job_waits import JobWaits
 from warpdeck.engines.shared.jobs import StateJobs
 from warpdeck.engines.shared.subscriptions import Changes
 from warpdeck.ports.engine import UNSUPPORTED, Engine
@@ -23,10 +24,15 @@ from warpdeck.store import SqliteStore
 from .cluster.cluster import Cluster
 from .cluster.poller import Poller
 from .cluster.polling import Allowance
+from .cluster.quick_looks import SlurmWaits
 from .commands import SlurmCommands
 from .forecasts import SlurmForecasts
 from .history.accounting import INTERVAL_S, Accounting
 from .history.curves import SlurmCurves
+from .output.job_links import JobLinks
+from .output.log_paths import LogFinder
+from .output.output import SlurmOutput
+from .output.programs import Programs
 from .settings import SlurmSettings
 from .site import SlurmSite
 from .submitting.job_folder import JobFolders
@@ -98,8 +104,9 @@ async def slurm_engine(
             made.lookup,
             made.site.version,
         )
-        async with submissions.running(), Upkeep(submissions).running():
-            yield _engine(made, submissions)
+        links = _links(made)
+        async with submissions.running(), Upkeep(submissions).running(), links.running():
+            yield _engine(made, submissions, links)
 
 
 @asynccontextmanager
@@ -146,7 +153,7 @@ async def gateway(
         await store.close()
 
 
-def _engine(made: Gateway, submissions: SlurmSubmissions) -> Engine:
+def _engine(made: Gateway, submissions: SlurmSubmissions, links: JobLinks) -> Engine:
     cluster, clock = made.cluster, made.clock
     missing: Any = Missing()
     jobs = StateJobs(
@@ -182,7 +189,29 @@ def _engine(made: Gateway, submissions: SlurmSubmissions) -> Engine:
             curve_reader=SlurmCurves(made.lookup),
             clock=clock,
         ),
-        output=missing,
+        output=_output(made, links),
         sessions=missing,
         steps=steps,
+    )
+
+
+def _links(made: Gateway) -> JobLinks:
+    folder = os.path.abspath(os.path.expanduser(made.settings.folder or "~/.warpdeck"))
+    return JobLinks(
+        commands=made.commands,
+        allowance=made.allowance,
+        version=made.site.version,
+        programs=Programs(folder),
+    )
+
+
+def _output(made: Gateway, links: JobLinks) -> SlurmOutput:
+    cluster = made.cluster
+    waits = JobWaits(state=cluster.state, ends=cluster.ends, hub=cluster.hub, clock=made.clock)
+    return SlurmOutput(
+        cluster=cluster,
+        lookup=made.lookup,
+        waits=SlurmWaits(waits=waits, poller=made.poller),
+        finder=LogFinder(made.commands, made.allowance),
+        links=links,
     )

@@ -40,6 +40,8 @@ class Feature(Enum):
     """--prefer of sbatch."""
     SHARDS = Version(22, 5)
     """The generic resource "shard", a part of a GPU."""
+    OVERLAPPING_GRES = Version(21, 8)
+    """A step with --overlap shares the GPUs of other steps. Before, it only shares their CPUs."""
     EXTRA = Version(22, 5)
     """A node's field Extra."""
     EXPEDITE = Version(25, 11)

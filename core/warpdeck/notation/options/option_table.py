@@ -9,7 +9,7 @@ ignored, so they are rejected with an error that names them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 REQUIRED, NONE, OPTIONAL = "required", "none", "optional"
@@ -257,13 +257,16 @@ def _read(text: str) -> list[Option]:
 _ALL = _read(_TABLE)
 
 
-def table(command: str, options: Mapping[str, tuple[str, str]]) -> OptionTable:
+def table(
+    command: str, options: Mapping[str, tuple[str, str]], *, newer: Collection[str] = ()
+) -> OptionTable:
     """Return the table of a command with options of its own: long name -> (short letter or "", kind of
-    value).
+    value). `newer` names those that came after Slurm 22.05.
     """
+    marks = {name: frozenset({"newer"} if name in newer else ()) for name in options}
     return table_of(
         command,
-        (Option(name, short, takes, "", COMMAND, frozenset()) for name, (short, takes) in options.items()),
+        (Option(name, short, takes, "", COMMAND, marks[name]) for name, (short, takes) in options.items()),
     )
 
 

@@ -5,7 +5,7 @@ Each command has a table of options, which is read with getopt_long's rules.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 
 from warpdeck.base.cluster import CLUSTER_NAME, other_cluster
 from warpdeck.base.errors import UserError
@@ -32,18 +32,30 @@ class WordsError(CommandError):
         super().__init__(message, exit_code=exit_code, bare=True)
 
 
-def options(command: str, text: str) -> OptionTable:
+def options(command: str, text: str, *, newer: str = "") -> OptionTable:
     """Return the option table of a command.
 
     `text` holds words such as `jobs=,j` (takes a value), `json` (takes none) and `steps?,s` (takes an
-    optional value).
+    optional value). `newer` holds options that came after Slurm 22.05.
     """
     found = {}
-    for word in text.split():
+    for word in f"{text} {newer}".split():
         name, _, short = word.partition(",")
         bare = name.rstrip("=?")
         found[bare] = (short, TAKES[name[len(bare) :]])
-    return table(command, found)
+    return table(command, found, newer={word.partition(",")[0].rstrip("=?") for word in newer.split()})
+
+
+def handle_choices(found: Words, console: Console, choices: Mapping[str, Iterable[str]]) -> bool:
+    """Handle --helpformat and similar options: `choices` holds the words that each of them prints.
+
+    Return true if one of them was given.
+    """
+    for name, _ in found:
+        if name in choices:
+            console.print_lines(choices[name])
+            return True
+    return False
 
 
 def read(words: list[str], known: OptionTable, *, advises: bool = True) -> tuple[Words, list[str]]:

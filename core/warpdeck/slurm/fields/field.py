@@ -39,18 +39,21 @@ def shaped(field: Field, shape: Callable[[Any], Any]) -> Field:
     return Field(field.needs, lambda row: shape(value(row)))
 
 
-def table(text: str, fields: Mapping[str, Field]) -> dict[str, Field]:
+Forms = Mapping[str, Callable[[Any], Any]]
+
+
+def table(text: str, fields: Mapping[str, Field], forms: Forms = FORMS) -> dict[str, Field]:
     """Return the fields of a command's table by key.
 
     Each word of the text is KEY, KEY=FIELD, KEY=FIELD|FORM or KEY|FORM, where a key alone is also the name of its field,
-    and FORM is a name in `FORMS`. KEY==TEXT is a constant text, and KEY:=VALUE is a constant in JSON. For example:
+    and FORM is a name in `forms` or in `FORMS`. KEY==TEXT is a constant text, and KEY:=VALUE is a constant in JSON. For example:
 
         JobId=id TimeLimit=limit_s|clock Account=account|(null) Reboot==0 boards:=1
     """
-    return dict(entry(word, fields) for word in text.split())
+    return dict(entry(word, fields, forms) for word in text.split())
 
 
-def entry(word: str, fields: Mapping[str, Field]) -> tuple[str, Field]:
+def entry(word: str, fields: Mapping[str, Field], forms: Forms = FORMS) -> tuple[str, Field]:
     """Return the key and the field of one word of a table."""
     key, equals, name = word.partition("=")
     if name.startswith("="):
@@ -61,7 +64,7 @@ def entry(word: str, fields: Mapping[str, Field]) -> tuple[str, Field]:
         return key[:-1], constant(json.loads(name))
     name, _, form = (name if equals else word).partition("|")
     key = key.partition("|")[0]
-    return key, shaped(fields[name], FORMS[form]) if form else fields[name]
+    return key, shaped(fields[name], forms.get(form) or FORMS[form]) if form else fields[name]
 
 
 def needs_of(fields: Iterable[Field]) -> list[str]:

@@ -23,6 +23,10 @@ NOT_ELIGIBLE = "JobArrayTaskLimit"
 """Reason of a job that Slurm shows as not eligible yet: it waits for the task limit of its array."""
 
 
+EXCLUSIVE = {"NO": "NODE", "USER": "USER", "MCS": "MCS"}
+"""OverSubscribe of squeue -> Exclusive of Slurm 26.05. Other jobs have NO."""
+
+
 def start_of(row: Row) -> float | None:
     """Return the actual or expected start of the job.
 
@@ -110,6 +114,7 @@ JOB: dict[str, Field] = {
     "cpus_per_tres": Field("cpus_per_gpu", lambda row: _per_gpu(row["cpus_per_gpu"])),
     "derived_exit": Field("exit_cause", derived_exit),
     "eligible_time": Field("eligible reason", _eligible),
+    "exclusive": Field("oversubscribe", lambda row: EXCLUSIVE.get(row["oversubscribe"], "NO")),
     "exit_code": Field("exit_code state", shown_exit),
     "folded_tasks": Field(
         "tasks_text tasks_folded", lambda row: row["tasks_text"] if row["tasks_folded"] else ""

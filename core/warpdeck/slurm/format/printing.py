@@ -12,6 +12,7 @@ from typing import NamedTuple
 from warpdeck.slurm.console.console import CommandError, Console
 
 MAX_WIDTH = 10_000
+NO_WIDTHS: Mapping[str, int] = {}
 _WIDTH = re.compile(r"\s*([+-]?\d{1,9})")
 
 
@@ -55,13 +56,16 @@ def style_of(given: Collection[str], delimiter: str = "") -> Style:
     )
 
 
-def columns_of(form: str, widths: Mapping[str, int], *, knows_all: bool = True) -> list[PrintedColumn]:
+def columns_of(
+    form: str, widths: Mapping[str, int], *, newer: Mapping[str, int] = NO_WIDTHS, knows_all: bool = True
+) -> list[PrintedColumn]:
     """Return the columns of a --format value.
 
     `widths` maps each field to its default width. Raises CommandError for an unknown field.
 
     A name may be shortened and written in any case, such as elap or nnod. It stands for the first field that
-    begins with it. With `knows_all`, "all" stands for all fields.
+    begins with it. With `knows_all`, "all" stands for all fields. `newer` has fields that are not among them and
+    that an abbreviation means only if it means no other field.
     """
     found: list[PrintedColumn] = []
     for word in form.split(","):
@@ -71,10 +75,10 @@ def columns_of(form: str, widths: Mapping[str, int], *, knows_all: bool = True) 
         if knows_all and given.lower() == "all":
             found += [PrintedColumn(name, width) for name, width in widths.items()]
             continue
-        name = _beginning(given, widths)
+        name = _beginning(given, widths) or _beginning(given, newer)
         if not name:
             raise CommandError(f'Invalid field requested: "{given}"')
-        found.append(PrintedColumn(name, max(-MAX_WIDTH, min(MAX_WIDTH, width or widths[name]))))
+        found.append(PrintedColumn(name, max(-MAX_WIDTH, min(MAX_WIDTH, width or {**newer, **widths}[name]))))
     return found
 
 

@@ -45,7 +45,9 @@ BOTH_WHO = "Users and Groups are mutually exclusive.  You can have one or the ot
 EITHER_WHO = "Reservations can't have users and groups specified, only one or the other"
 NO_NODES = "CoreCnt, Nodes, NodeCnt, BurstBuffer, Licenses or Watts must be specified."
 NOT_SUPPORTED = "Requested operation not supported on this system"
-AS_IT_IS = ("users", "accounts", "deny_users", "deny_accounts", *COPIED_FIELDS)
+ACCESS = ("users", "accounts", "deny_users", "deny_accounts")
+"""Fields that say who may use a reservation."""
+AS_IT_IS = (*ACCESS, *COPIED_FIELDS)
 """Fields of a reservation that an update keeps unless it sets them."""
 WORDS = {
     "reservation_busy": "Requested nodes are busy",

@@ -10,21 +10,27 @@ from typing import Any
 from warpdeck.base.slurm_version import RELEASE
 from warpdeck.slurm.console.console import Console
 
-PLUGIN = {"type": "openapi/v0.0.38", "name": "Slurm OpenAPI v0.0.38"}
-
 _PLAIN = re.compile(r"[\w/](?:[\w/. -]*[\w/.])?")
 
 
-def dump(console: Console, things: dict[str, Any], *, yaml: bool) -> None:
-    """Print the objects as JSON, or as YAML if `yaml`."""
+def meta(plugin: dict[str, str]) -> dict[str, Any]:
+    """Return the metadata of Slurm 22.05 for one of its plugins."""
     major, minor, micro = (int(word) for word in RELEASE.split("."))
     version = {"major": major, "micro": micro, "minor": minor}
-    head = {"plugin": PLUGIN, "Slurm": {"version": version, "release": RELEASE}}
-    whole = {"meta": head, "errors": [], **things}
+    return {"plugin": plugin, "Slurm": {"version": version, "release": RELEASE}}
+
+
+SLURM_22_05 = meta({"type": "openapi/v0.0.38", "name": "Slurm OpenAPI v0.0.38"})
+"""Metadata of all documents in the layout of Slurm 22.05 except those of sacct."""
+
+
+def dump(console: Console, document: dict[str, Any], *, yaml: bool, compact: bool = False) -> None:
+    """Print a document as JSON, or as YAML if `yaml`. With `compact`, JSON has no line breaks and blanks."""
     if yaml:
-        print("%YAML 1.1", "--- !!map", *_mapping(whole, ""), sep="\n", file=console.streams.out)
+        print("%YAML 1.1", "--- !!map", *_mapping(document, ""), sep="\n", file=console.streams.out)
     else:
-        print(json.dumps(whole, indent=2), file=console.streams.out)
+        form: dict[str, Any] = {"separators": (",", ":")} if compact else {"indent": 2}
+        print(json.dumps(document, **form), file=console.streams.out)
 
 
 def _mapping(value: dict[str, Any], indent: str) -> Iterator[str]:

@@ -80,7 +80,12 @@ def main(_: str, words: list[str]) -> int:
         print_note(f'salloc: error: _fork_command: Unable to find command "{command[0]}"')
         say(f"salloc: Relinquishing job allocation {job}")
         return 1
-    holder = _Holder(paths, client, number, job, lambda: _signal(child, granted["kill_signal"]))
+
+    def revoked(message: str) -> None:
+        say(f"salloc: {message}")
+        _signal(child, granted["kill_signal"])
+
+    holder = _Holder(paths, client, number, job, revoked)
     code = _hold(holder, child)
     say(f"salloc: Relinquishing job allocation {job}")
     return code
@@ -130,7 +135,7 @@ class _Holder:
     """The connection that holds the allocation. It is made again when the controller is available again."""
 
     def __init__(
-        self, paths: Paths, client: SyncClient, number: int, job: int, revoked: Callable[[], None]
+        self, paths: Paths, client: SyncClient, number: int, job: int, revoked: Callable[[str], None]
     ) -> None:
         self._revoked = revoked
         self._paths = paths
@@ -149,10 +154,9 @@ class _Holder:
         try:
             for word, value in self._client.events(self._number):
                 if word == "end":
-                    print_note(f"salloc: {value['error']}")
                     self._client = None
                     self._next_try = float("inf")
-                    self._revoked()
+                    self._revoked(value["error"])
         except UserError:
             self._client = None
 

@@ -36,6 +36,12 @@ TRESUsageOutTot:15 UID:6 User:9 UserCPU:10 WCKey:10 WCKeyID:10 WorkDir:20
 """
 WIDTHS = {name: int(width) for name, _, width in (word.partition(":") for word in FORM.split())}
 """Field -> width. A negative width aligns the text to the left."""
+NEWER_FORM = """
+Exclusive:14 Extra:14 FailedNode:8 Licenses:10 OriginalSLUID:14 OverSubscribe:14 Planned:10 PlannedCPU:10 PlannedCPURAW:13
+QOSREQ:10 ReqReservation:20 Restarts:8 SegmentSize:11 SLUID:14 StdErr:20 StdIn:20 StdOut:20
+"""
+NEWER_WIDTHS = {name: int(width) for name, _, width in (word.partition(":") for word in NEWER_FORM.split())}
+"""Fields that came after Slurm 22.05. --helpformat and the field "all" do not contain them."""
 _NUMBERS = """
 AllocCPUS AllocNodes AssocID ConsumedEnergyRaw CPUTime CPUTimeRAW DBIndex Elapsed ElapsedRaw GID NCPUS NNodes NTasks
 Planned PlannedCPU PlannedCPURAW Priority QOSRAW ReqCPUS ReqNodes ReservationId Reserved ResvCPU ResvCPURAW Suspended
@@ -236,8 +242,10 @@ _JOBS = """
 AdminComment=admin_comment Comment=comment Constraints=features Container=container DerivedExitCode=derived_exit Flags=flags
 GID=gid Group=group JobIDRaw=id Partition=partition Priority=priority QOS=qos QOSRAW==1 Reason=reason ReqMem=memory
 ReqTRES=asked_tres Reservation=reservation Reserved=waited_s|clock ResvCPU=waited_cpus_s|clock ResvCPURAW=whole_waited
-SubmitLine=submit_line SystemComment=system_comment Timelimit=limit_s|clock TimelimitRaw=limit UID=uid User=user WCKeyID==0
-WorkDir=work_dir
+Exclusive=exclusive Licenses=licenses OverSubscribe=shares Planned=waited_s|clock PlannedCPU=waited_cpus_s|clock
+PlannedCPURAW=whole_waited QOSREQ=qos ReqReservation=reservation Restarts=restarts StdErr=stderr|some StdIn==/dev/null
+StdOut=stdout|some SubmitLine=submit_line SystemComment=system_comment Timelimit=limit_s|clock
+TimelimitRaw=limit UID=uid User=user WCKeyID==0 WorkDir=work_dir
 """
 _STEPS = "JobIDRaw=raw_id Layout=layout NTasks=tasks"
 _FIELDS: dict[str, Field] = {
@@ -274,6 +282,7 @@ JOB_FIELDS: dict[str, Field] = {
     "nodes_asked": Field("nodes_min", lambda row: row["nodes_min"]),
     "priority": shaped(JOB["priority_told"], lambda priority: "" if priority is None else priority),
     "reason": Field("reason start", waiting_reason),
+    "shares": Field("oversubscribe", lambda row: "YES" if row["oversubscribe"] == "YES" else "NO"),
     "state": Field("exit_cause state ended_by_uid", state_text),
     "waited_cpus_s": Field(f"{_WAITED} cpus", lambda row: _waited_s(row) * row["cpus"]),
     "waited_s": Field(_WAITED, _waited_s),

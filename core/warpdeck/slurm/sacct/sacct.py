@@ -5,7 +5,6 @@ Options, fields and messages are those of sacct.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable, Iterator
 
@@ -22,8 +21,9 @@ from warpdeck.slurm.console.command_options import (
     split_list,
 )
 from warpdeck.slurm.console.console import CommandError, Console
+from warpdeck.slurm.data_parser.output import JsonOutput, print_document, requested
 from warpdeck.slurm.fields.field import Row
-from warpdeck.slurm.fields.job_states import OURS
+from warpdeck.slurm.fields.job_states import CODES, OURS
 from warpdeck.slurm.fields.step_fields import step_name
 from warpdeck.slurm.format.named_columns import parse_step_ids
 from warpdeck.slurm.format.printing import (
@@ -36,10 +36,12 @@ from warpdeck.slurm.format.printing import (
     style_of,
     with_one_width,
 )
+from warpdeck.slurm.format.serial import dump
 from warpdeck.slurm.format.units import moment
 
 from .accounted_columns import (
     MOMENTS,
+    NEWER_WIDTHS,
     NUMBERS,
     WIDTHS,
     AccountedWindow,
@@ -52,6 +54,7 @@ from .accounted_columns import (
     texts,
 )
 from .record_choice import (
+    UNRECORDED,
     check,
     in_group,
     in_limits,
@@ -67,9 +70,10 @@ OPTIONS = options(
     "sacct",
     "accounts=,A allusers,a allocations,X array associations=,x batch-script,B brief,b cluster=,M clusters= completion,c "
     "constraints=,C delimiter= duplicates,D endtime=,E env-vars expand-patterns federation file=,f flags=,F format=,o gid=,g "
-    "group= helpformat,e help,h jobs=,j json local long,l allclusters,L name= ncpus=,I nnodes=,i nodelist=,N noconvert "
+    "group= helpformat,e help,h jobs=,j json? local long,l allclusters,L name= ncpus=,I nnodes=,i nodelist=,N noconvert "
     "noheader,n parsable,p parsable2,P partition=,r qos=,q reason=,R starttime=,S state=,s timelimit-max=,K timelimit-min=,k "
-    "truncate,T uid=,u user= units= usage use-local-uid verbose,v version,V wckeys=,W whole-hetjob? whetjob? yaml",
+    "truncate,T uid=,u user= units= usage use-local-uid verbose,v version,V wckeys=,W whole-hetjob? whetjob? yaml?",
+    newer="helpreason helpstate",
 )
 OF_CHOICE = """
 id label array_job_id array_task_id het_job_id het_job_offset tasks_folded tasks_text uid state reason exit_cause
@@ -94,7 +98,7 @@ REFUSED = {
     "env-vars": "environments may contain secrets",
     "file": "the controller keeps the history",
     "flags": "use --state",
-    "yaml": "use --json",
+    "helpreason": "`warpdeck why JOB` explains the reason of a job",
 }
 """Unsupported options that would change the output -> hint for the user."""
 GATHERED = ("accounts", "format", "jobs", "name", "partition", "state", "uid", "user")
@@ -110,7 +114,7 @@ HELP = """sacct [<OPTION>]
   -a --allusers  -u --user USERS  -A --accounts NAMES  -r --partition NAMES  -q --qos NAMES  -N --nodelist NODES
   -j --jobs JOB[.STEP],...  --name NAMES  -s --state STATES  -S --starttime TIME  -E --endtime TIME  -T --truncate
   -X --allocations (no steps)  -b --brief  -l --long  -o --format FIELD[%[-]WIDTH],...  -e --helpformat
-  -n --noheader  -p --parsable  -P --parsable2  --delimiter TEXT  --units K|M|G|T|P  --noconvert  --json
+  -n --noheader  -p --parsable  -P --parsable2  --delimiter TEXT  --units K|M|G|T|P  --noconvert  --json  --yaml
   -B --batch-script  -D --duplicates (each start of jobs that were requeued)
 
   sacct -X -S now-7days --format jobid,jobname%30,elapsed,state
@@ -281,6 +285,9 @@ def main(words: list[str], console: Console) -> int:
     if "helpformat" in dict(found):
         print_names(console, WIDTHS)
         return 0
+    if "helpstate" in dict(found):
+        print_names(console, [state for state in CODES if state not in UNRECORDED])
+        return 0
     asked = SacctOptions(found, console)
     if rest:
         lines = "".join(f"\nsacct: error:  {word}" for word in rest)
@@ -289,26 +296,45 @@ def main(words: list[str], console: Console) -> int:
 
 
 def _run(asked: SacctOptions) -> int:
-    columns = with_one_width(columns_of(asked.form(), WIDTHS), asked.form())
+    columns = with_one_width(columns_of(asked.form(), WIDTHS, newer=NEWER_WIDTHS), asked.form())
     names = [column.name for column in columns]
-    if asked.has("json"):
-        from .sacct_json import NEEDS, answer
-
-        question = asked.question(NEEDS)
-    else:
-        question = asked.question(needs_of_columns(names))
+    output = requested("sacct", asked.given)
+    question = asked.question(needs_of_columns(names) if output is None else _json_needs(output))
     question["steps"] |= "DerivedExitCode" in names
     if asked.has("batch-script"):
         return _scripts(asked, question)
     jobs = [] if asked.finds_nothing else _jobs_of(asked, question)
-    if asked.has("json"):
-        asked.console.streams.out.write(json.dumps(answer(jobs, asked.window()), indent=2) + "\n")
+    if output is not None:
+        _print_json(asked, jobs, output)
         return 0
     style = asked.style()
     print_header(asked.console, columns, style)
     for row in _lines(jobs, asked):
         print_row(asked.console, columns, texts(row, names), style, whole=NUMBERS, moments=MOMENTS)
     return 0
+
+
+def _json_needs(output: JsonOutput) -> list[str]:
+    """Return the columns that the objects of the layout read."""
+    if output.version:
+        from . import accounted_layout
+
+        return accounted_layout.NEEDS
+    from . import sacct_json
+
+    return sacct_json.NEEDS
+
+
+def _print_json(asked: SacctOptions, jobs: list[Row], output: JsonOutput) -> None:
+    if output.version:
+        from .accounted_layout import job_objects
+
+        things = {"jobs": job_objects(jobs, asked.window(), output.version)}
+        print_document(asked.console, output, things, command=["sacct", "--json"], updated=False)
+        return
+    from .sacct_json import answer
+
+    dump(asked.console, answer(jobs, asked.window()), yaml=output.yaml)
 
 
 def _lines(jobs: list[Row], asked: SacctOptions) -> Iterator[Row]:

@@ -10,8 +10,10 @@ from signal import NSIG, strsignal
 
 from warpdeck.base.cluster import CLUSTER_NAME
 from warpdeck.base.passwd import name_of
+from warpdeck.slurm.data_parser.layout import add_values
 from warpdeck.slurm.fields.field import Field, Row, constant, needs_of, shaped, table
 from warpdeck.slurm.fields.step_fields import step_name, step_row
+from warpdeck.slurm.format.serial import meta
 
 from .accounted_columns import (
     JOB_FIELDS,
@@ -23,10 +25,7 @@ from .accounted_columns import (
 )
 from .step_usage import cpu_times
 
-META = {
-    "plugin": {"type": "openapi/dbv0.0.38", "name": "Slurm OpenAPI DB v0.0.38"},
-    "Slurm": {"version": {"major": 22, "micro": 8, "minor": 5}, "release": "22.05.8"},
-}
+META = meta({"type": "openapi/dbv0.0.38", "name": "Slurm OpenAPI DB v0.0.38"})
 TRES_IDS = {"cpu": 1, "mem": 2, "energy": 3, "node": 4, "billing": 5, "gres/gpu": 1001}
 NO_USE: Row = {"max": [], "min": [], "average": [], "total": []}
 _TIMES = """
@@ -66,12 +65,7 @@ def answer(jobs: list[Row], window: AccountedWindow) -> Row:
 def _object(values: Mapping[str, Field], row: Row) -> Row:
     """Return the object with the values of a row."""
     found: Row = {}
-    for key, field in values.items():
-        *above, last = key.split(".")
-        place = found
-        for name in above:
-            place = place.setdefault(name, {})
-        place[last] = field.value(row)
+    add_values(found, values, row)
     return found
 
 
@@ -132,7 +126,7 @@ def _cpu_time(part: str) -> Field:
     return Field("used", split)
 
 
-_BOTH: dict[str, Field] = {
+BOTH: dict[str, Field] = {
     "elapsed": Field("start end suspended_at suspended_s", elapsed_s),
     "ended": Field("end", lambda row: row["end"]),
     "started": Field("start", lambda row: row["start"]),
@@ -141,7 +135,7 @@ _BOTH: dict[str, Field] = {
     "total": _cpu_time("total"),
     "user_s": _cpu_time("user"),
 }
-_JOB_ONLY: dict[str, Field] = {
+JOB_ONLY: dict[str, Field] = {
     "allocated": Field("tres start", lambda row: tres_list(row["tres"] if row["start"] else {})),
     "current": Field(
         "exit_cause state",
@@ -157,7 +151,7 @@ _JOB_ONLY: dict[str, Field] = {
     "reservation.name": Field("reservation", lambda row: row["reservation"] or 0),
     "steps": Field("", _steps),
 }
-_STEP_ONLY: dict[str, Field] = {
+STEP_ONLY: dict[str, Field] = {
     "allocated": Field("", lambda row: tres_list(row["tres"])),
     "exit": shaped(STEP_FIELDS["exit_code"], exit_object),
     "joules": Field("", lambda row: int((row["used"] or {}).get("energy_j") or 0)),
@@ -165,7 +159,7 @@ _STEP_ONLY: dict[str, Field] = {
     "nodes.list": Field("", _node_names),
     "step.id": Field("", _number),
 }
-_JOB = table(JOB_KEYS, {**JOB_FIELDS, **_BOTH, **_JOB_ONLY})
-_STEP = table(STEP_KEYS, {**STEP_FIELDS, **_BOTH, **_STEP_ONLY})
+_JOB = table(JOB_KEYS, {**JOB_FIELDS, **BOTH, **JOB_ONLY})
+_STEP = table(STEP_KEYS, {**STEP_FIELDS, **BOTH, **STEP_ONLY})
 NEEDS = needs_of([*_JOB.values(), *_STEP.values()])
 """Columns of a job's row that the objects read."""

@@ -21,6 +21,7 @@ from warpdeck.notation.values.licenses import parse_licenses
 from warpdeck.slurm.console.command_options import split_list
 from warpdeck.slurm.format.reservation_extras import check_power, extras
 from warpdeck.slurm.format.reservation_keys import (
+    ACCESS,
     AS_IT_IS,
     BOTH_WHO,
     EITHER_WHO,
@@ -217,7 +218,7 @@ def _checked_fields(wanted: _Wanted) -> dict[str, Any]:
     fields = _fields(flags)
     if given.get("users") and given.get("groups"):
         raise ReservationSyntaxError(BOTH_WHO)
-    if not (given.get("users") or given.get("groups") or given.get("accounts") or fields["maintenance"]):
+    if not (given.get("users") or given.get("groups") or given.get("accounts")):
         raise ReservationSyntaxError(NO_WHO)
     check_power(given, fields)
     if wanted.without_nodes and not fields["any_nodes"]:
@@ -291,6 +292,9 @@ def _changed(client: Any, row: dict[str, Any], given: dict[str, str]) -> dict[st
     nodes: list[str] | None = list(own)
     if "nodes" in given or counted:
         nodes = chosen_nodes(client, given, count=counted, times=(start, end), own=own, name=row["name"])
+    access = {**_changed_users(row, given), **_members(row, given, "accounts")}
+    if not any(access[key] for key in ACCESS) and any(row[key] for key in ACCESS):
+        raise ReservationRefused(WORDS["reservation_for_nobody"])
     return {
         **fields,
         "name": row["name"],
@@ -298,8 +302,7 @@ def _changed(client: Any, row: dict[str, Any], given: dict[str, str]) -> dict[st
         "parts": row["parts"],
         "start_unix": start,
         "end_unix": end,
-        **_changed_users(row, given),
-        **_members(row, given, "accounts"),
+        **access,
     }
 
 

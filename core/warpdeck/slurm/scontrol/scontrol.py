@@ -15,6 +15,7 @@ from warpdeck.protocol.refusals import in_slurms_words
 from warpdeck.slurm.console.command_options import WordsError, check_cluster, options
 from warpdeck.slurm.console.console import Console
 from warpdeck.slurm.console.repl import prompted
+from warpdeck.slurm.data_parser.output import requested
 
 from .keywords import HELP, KEYWORDS, Keyword
 from .session import Failed, Missing, ScontrolSession, UnknownKeyword
@@ -76,9 +77,7 @@ def _set(name: str, value: str, session: ScontrolSession) -> None:
         case "oneliner":
             session.oneliner = True
         case "json" | "yaml":
-            if name == "yaml":
-                raise WordsError("scontrol: error: --yaml is not supported: use --json", exit_code=1)
-            session.json = True
+            session.json = requested("scontrol", {name: value})
         case "quiet":
             session.quiet = True
         case "help" | "usage":

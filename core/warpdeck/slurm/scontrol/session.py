@@ -8,7 +8,7 @@ from typing import Any
 
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.slurm.console.console import Console
-from warpdeck.slurm.format import serial
+from warpdeck.slurm.data_parser.output import JsonOutput, print_document
 
 
 class Failed(Exception):
@@ -30,7 +30,7 @@ class ScontrolSession:
         self.console = console
         self.details = False
         self.oneliner = False
-        self.json = False
+        self.json: JsonOutput | None = None
         self.quiet = False
         self.code = 0
         self.over = False
@@ -67,5 +67,6 @@ class ScontrolSession:
             self.console.print_lines([words])
 
     def print_json(self, value: dict[str, Any]) -> None:
-        """Print the value as JSON in the envelope of Slurm's data_parser."""
-        serial.dump(self.console, value, yaml=False)
+        """Print the value as JSON or YAML with the metadata of Slurm's data_parser."""
+        assert self.json is not None
+        print_document(self.console, self.json, value, command=["scontrol", "show", *value, "--json"])

@@ -9,6 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from warpdeck.base.slurm_version import RELEASE
 from warpdeck.notation.values.arrays import number_ranges, parse_array
 from warpdeck.notation.values.job_ids import TaskRanges, is_job_id, parse_job_id
+from warpdeck.slurm.data_parser import job as job_layout
+from warpdeck.slurm.data_parser import node as node_layout
+from warpdeck.slurm.data_parser import partition as partition_layout
+from warpdeck.slurm.data_parser import site as site_layout
+from warpdeck.slurm.data_parser.layout import Layout
 from warpdeck.slurm.fields import job_json
 from warpdeck.slurm.fields.field import Row
 from warpdeck.slurm.fields.node_fields import in_configured_order
@@ -113,6 +118,22 @@ def _numbers(ranges: TaskRanges) -> set[int]:
     return {number for first, last, step in ranges for number in range(first, last + 1, step)}
 
 
+def _job_needs(session: ScontrolSession) -> Iterable[str]:
+    """Return the columns of a job that are shown."""
+    if session.json is None:
+        return job_text.JOB_TEXT.needs
+    return job_layout.LAYOUT.needs if session.json.version else job_json.NEEDS
+
+
+def _print_json(
+    session: ScontrolSession, name: str, rows: Iterable[Row], old: Callable[[Row], Row], newer: Layout
+) -> None:
+    """Print the rows with the function `old` in the layout of Slurm 22.05, or in the requested newer layout."""
+    assert session.json is not None
+    version = session.json.version
+    session.print_json({name: [newer.object(row, version) if version else old(row) for row in rows]})
+
+
 def _not_found(what: str) -> Callable[[ScontrolSession], None]:
     def miss(session: ScontrolSession) -> None:
         raise Missing(f"{what}  not found")
@@ -125,14 +146,14 @@ def _jobs(session: ScontrolSession, word: str) -> None:
         raise Failed(NO_ID)
     word = "" if word == "0" else word  # Slurm treats 0 like no id.
     with session.connect() as client:
-        needs = job_json.NEEDS if session.json else job_text.JOB_TEXT.needs
+        needs = _job_needs(session)
         found = records(client, word, needs=needs, steps=session.details)
     if not found and word and word.lower() != "all":
         if "_" in word or "+" in word:
             raise Missing(f"Job {word} not found")
         raise Failed("slurm_load_jobs error: Invalid job id specified")
     if session.json:
-        session.print_json({"jobs": [job_json.job_object(job) for job in found]})
+        _print_json(session, "jobs", found, job_json.job_object, job_layout.LAYOUT)
         return
     if not found:
         session.console.streams.out.write("No jobs in the system\n")
@@ -168,7 +189,7 @@ def _nodes(session: ScontrolSession, word: str) -> None:
         nodes = in_configured_order(found, client.call("partitions")["partitions"])
     chosen = _named(session, word, nodes, "Node")
     if session.json:
-        session.print_json({"nodes": [node_object(node) for node in chosen]})
+        _print_json(session, "nodes", chosen, node_object, node_layout.LAYOUT)
         return
     if not nodes:
         session.console.streams.out.write("No nodes in the system\n")
@@ -207,7 +228,7 @@ def _partitions(session: ScontrolSession, word: str) -> None:
         rows = _with_members(client, rows)
     chosen = _named(session, word, rows, "Partition")
     if session.json:
-        session.print_json({"partitions": [site_json.partition_object(row) for row in chosen]})
+        _print_json(session, "partitions", chosen, site_json.partition_object, partition_layout.LAYOUT)
         return
     print_lines(session, (site_text.PARTITION_TEXT.lines(row) for row in chosen))
 
@@ -218,7 +239,9 @@ def _reservations(session: ScontrolSession, word: str) -> None:
         rows = _with_members(client, rows)
     chosen = _named(session, word, rows, "Reservation")
     if session.json:
-        session.print_json({"reservations": [site_json.reservation_object(row) for row in chosen]})
+        _print_json(
+            session, "reservations", chosen, site_json.reservation_object, site_layout.RESERVATION_LAYOUT
+        )
         return
     if not rows and not word:
         session.console.streams.out.write("No reservations in the system\n")
@@ -229,7 +252,7 @@ def _licenses(session: ScontrolSession, word: str) -> None:
     with session.connect() as client:
         rows = client.call("licenses")["licenses"]
     if session.json:
-        session.print_json({"licenses": [site_json.license_object(row) for row in rows]})
+        _print_json(session, "licenses", rows, site_json.license_object, site_layout.LICENSE_LAYOUT)
         return
     if not rows:
         session.console.streams.out.write("No licenses configured in Slurm.\n")

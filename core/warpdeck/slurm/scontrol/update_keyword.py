@@ -19,6 +19,7 @@ from .job_actions import NoSuchName, jobs_named, named_jobs, send_for_job
 from .job_keys import KEYS, Change, key_of
 from .node_text import fact_of, set_facts
 from .session import Failed, ScontrolSession
+from .unsupported_keys import unsupported_reason
 
 NO_ENTITY = (
     "No valid entity in update command\n"
@@ -146,7 +147,8 @@ def _one(change: Change, key: str, value: str, *, job: str) -> None:
     sign = key[-1] if key[-1:] in ("+", "-") else ""
     name = key_of(key.rstrip("+-"))
     if not name or (sign and name != "timelimit"):
-        raise Failed(f"Update of this parameter is not supported: {key}={value}\nRequest aborted")
+        reason = "" if sign else unsupported_reason(key)
+        raise Failed(f"Update of this parameter is not supported: {key}={value}\nRequest aborted{reason}")
     if name == "timelimit" and value[:1] in ("+", "-"):
         sign, value = value[0], value[1:]
     if name in MOMENTS and not value:

@@ -52,7 +52,10 @@ OPTIONS = table(
         "verbose": ("v", NONE),
         "version": ("V", NONE),
         "wckey": ("", REQUIRED),
+        "admin-comment": ("", REQUIRED),
+        "cron": ("c", NONE),
     },
+    newer=("admin-comment", "cron"),
 )
 SWITCHES = ("batch", "full", "interactive", "verbose")
 """Options that an environment variable sets to true or false."""
@@ -105,6 +108,10 @@ def main(words: list[str], console: Console) -> int:
     _take(given, found, console)
     if handle_help(found, console, help_text=HELP):
         return 0
+    if "admin-comment" in given:
+        raise CommandError(
+            "--admin-comment is not supported: write `scontrol update jobid=JOB admincomment=TEXT` first"
+        )
     number = _signal(given["signal"]) if "signal" in given else 0
     ids = given_ids(rest)
     if "user" in given:

@@ -14,6 +14,7 @@ from warpdeck.base.errors import UserError
 from warpdeck.base.passwd import existing_uid
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.notation.values.arrays import number_ranges, parse_array
+from warpdeck.notation.values.durations import NO_TIME, UNLIMITED, read_seconds
 from warpdeck.notation.values.hostlist import expand
 from warpdeck.notation.values.job_ids import TaskRanges, is_job_id, parse_job_id
 from warpdeck.notation.values.lists import words_of
@@ -66,6 +67,7 @@ def job_rows(asked: JobFilterOptions, client: SyncClient, *, needs: list[str]) -
         if not ids:
             filters["states"] = sorted({"PENDING" if state in SPECIAL else state for state in states})
     filters |= {"ids": ids, "names_in_any_case": True}
+    needs = [*needs, *(name for option, name in CHOOSING.items() if asked.has(option))]
     rows = _ask(client, "jobs", **filters, limit=MAX_JOBS, fields=needs)
     if len(ids) == 1 and not rows and not _exists(ids[0], client):
         raise WordsError("slurm_load_jobs error: Invalid job id specified")
@@ -73,10 +75,30 @@ def job_rows(asked: JobFilterOptions, client: SyncClient, *, needs: list[str]) -
         rows = [row for row in rows if row["state"] in states]
     elif states != LISTED:
         rows = [row for row in rows if shown_state(row) in states]
+    rows = [row for row in rows if _is_chosen(row, asked)]
     named = [parse_job_id(word) for word in ids]
     if not named and not asked.has("array"):
         return rows
     return [line for row in rows for line in _lines(row, asked, named)]
+
+
+CHOOSING = {"notme": "user", "running-over": "used_s", "running-under": "used_s"}
+"""Options by which this module chooses among the controller's jobs, and the columns that they need."""
+
+
+def _is_chosen(row: Row, asked: JobFilterOptions) -> bool:
+    """Return whether the options in `CHOOSING` select the job."""
+    if asked.has("notme") and row["user"] == asked.user:
+        return False
+    over, under = (asked.values.get(f"running-{end}") for end in ("over", "under"))
+    if over is None and under is None:
+        return True
+    used_s = row["used_s"]
+    return (
+        row["state"] == "RUNNING"
+        and (over is None or used_s > read_seconds(over))
+        and (under is None or used_s < read_seconds(under))
+    )
 
 
 def step_rows(asked: JobFilterOptions, client: SyncClient) -> list[Row]:
@@ -135,6 +157,8 @@ def check(option: str, value: str, complain: Callable[[str], None]) -> None:
     """
     if option == "states":
         _states_of(value)
+    if option in ("running-over", "running-under") and read_seconds(value) in (NO_TIME, UNLIMITED):
+        raise WordsError("squeue: fatal: Invalid time limit specification")
     for name in split_list(value) if option == "user" else ():
         if existing_uid(name) is None:
             complain(f"Invalid user: {name}\n")

@@ -18,7 +18,8 @@ from warpdeck.slurm.format.timestamps import ctime
 
 OPTIONS = options(
     "sdiag",
-    "all,a cluster=,M help,h reset,r sort-by-id,i sort-by-time,t sort-by-time2,T usage json yaml version,V",
+    "all,a cluster=,M help,h reset,r sort-by-id,i sort-by-time,t sort-by-time2,T usage json? yaml? version,V",
+    newer="no-trunc",
 )
 USAGE = "Usage: sdiag [-aihrtTV] [--json | --yaml]"
 HELP = """\
@@ -46,9 +47,12 @@ def main(words: list[str], console: Console) -> int:
             return _reset(client, console)
         figures = client.call("diagnosis")
     if asked.keys() & {"json", "yaml"}:
-        from warpdeck.slurm.format.serial import dump
+        from warpdeck.slurm.data_parser.output import print_document, requested
 
-        dump(console, {"statistics": _object(figures)}, yaml="yaml" in asked)
+        output = requested("sdiag", asked)
+        assert output is not None
+        things = {"statistics": _object(figures)}
+        print_document(console, output, things, command=["sdiag", "--json"], updated=False)
     else:
         console.print_lines(_lines(figures, asked))
     return 0

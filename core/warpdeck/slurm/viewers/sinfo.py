@@ -6,6 +6,7 @@ may differ unless -e is given. In node-oriented listings (-N) every node has its
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ from warpdeck.slurm.console.command_options import (
     Words,
     WordsError,
     check_cluster,
+    handle_choices,
     handle_help,
     options,
     read_anywhere,
@@ -44,9 +46,10 @@ from .sinfo_columns import Print, as_fields, group, prints
 
 OPTIONS = options(
     "sinfo",
-    "all,a clusters=,M dead,d exact,e federation format=,o Format=,O help hide iterate=,i json list-reasons,R local long,l "
+    "all,a clusters=,M dead,d exact,e federation format=,o Format=,O help hide iterate=,i json? list-reasons,R local long,l "
     "Node,N nodes=,n noconvert noheader,h partition=,p reservation,T responding,r sort=,S states=,t summarize,s usage "
-    "verbose,v version,V yaml",
+    "verbose,v version,V yaml?",
+    newer="future,F helpFormat helpformat helpstate",
 )
 USAGE = """\
 Usage: sinfo [-adehlNRrsTv] [-i seconds] [-n nodes] [-o format | -O format]
@@ -63,7 +66,8 @@ Lists partitions and nodes by state.
   -o, --format="%P %.6D"   -O, --Format=Partition:10,Nodes:.6
   -S, --sort=#P,-t         sort by letters of -o; - reverses the order
   -e, --exact  -l, --long  -h, --noheader  -i, --iterate=SECONDS
-      --json, --yaml       all properties of the nodes, for programs"""
+      --helpFormat, --helpformat, --helpstate     names of -O, letters of -o, states of -t
+      --json, --yaml[=VERSION]   all properties of the nodes, for programs; =list: the known versions"""
 NAME_WIDTH = 9
 """Least width of the partition and node list columns where a layout adapts to the longest name."""
 REASONS = "down,fail,drain"
@@ -96,6 +100,14 @@ def main(words: list[str], console: Console) -> int:
     """Print the listing once, or repeatedly with --iterate."""
     found, _ = read_anywhere(words, OPTIONS)
     if handle_help(found, console, usage=USAGE, help_text=HELP):
+        return 0
+    fields = as_fields(prints())
+    choices = {
+        "helpFormat": fields,
+        "helpformat": [f"%{letter}" for letter in letters_of(fields)],
+        "helpstate": [word for word in dict.fromkeys(WORDS.split(",")) if word != "?"],
+    }
+    if handle_choices(found, console, choices):
         return 0
     asked = _parse_options(found, console)
     text = asked.values.get("iterate")
@@ -134,10 +146,30 @@ def _list(asked: SinfoOptions, console: Console, client: SyncClient) -> None:
         return
     parts = sorted(client.call("partitions")["partitions"], key=lambda part: int(part["position"]))
     site = SinfoTables(parts, client.call("nodes", facts=True)["nodes"])
+    if _RESERVED.search(asked.values.get("Format", "")) or "i" in asked.values.get("format", ""):
+        site = _with_reservations(site, client)
     if asked.has("json", "yaml"):
         _dump(asked, console, site)
         return
     _print(asked, console, site, prints())
+
+
+RESERVATION_FIELD = "reservation"
+"""A field of newer versions, whose letter is not part of %all in Slurm 22.05."""
+_RESERVED = re.compile(rf"\b{RESERVATION_FIELD}\b", re.IGNORECASE)
+
+
+def _with_reservations(site: SinfoTables, client: SyncClient) -> SinfoTables:
+    """Return the tables with the name of the active reservation in the row of each node that has one."""
+    of_node = {
+        name: row["name"]
+        for row in client.call("reservations")["reservations"]
+        if row["state"] == "active"
+        for name in expand(row["node_list"])
+    }
+    return site._replace(
+        nodes=[{**node, RESERVATION_FIELD: of_node.get(node["name"], "")} for node in site.nodes]
+    )
 
 
 def _print(asked: SinfoOptions, console: Console, site: SinfoTables, named: dict[str, Print]) -> None:
@@ -173,6 +205,7 @@ def _columns(
         return long_columns(form, {name: name for name in fields} | OTHER_NAMES, unknown_name)
     form = "%all" if form is not None else asked.values.get("format", _default(asked, site))
     if form.lower() == "%all":
+        letters = {letter: field for letter, field in letters.items() if field != RESERVATION_FIELD}
         last = list(letters)[-1]
         return [FormatColumn(field, suffix=_gap(letter, last)) for letter, field in letters.items()]
     return short_columns(form, letters, unknown_letter)
@@ -333,10 +366,26 @@ def _print_reservations(console: Console, client: SyncClient, *, titles: bool) -
         console.print_lines([form % (row["name"], state, *times, lasts, row["node_list"])])
 
 
+GROUPED_BY = ("partition", "available", "time", "statecomplete", "gres", "features", "reason")
+"""Columns by which the nodes of --json are grouped in newer layouts."""
+
+
 def _dump(asked: SinfoOptions, console: Console, site: SinfoTables) -> None:
+    from warpdeck.slurm.data_parser.node_group import group_object
+    from warpdeck.slurm.data_parser.output import print_document, requested
     from warpdeck.slurm.fields.node_fields import in_configured_order
     from warpdeck.slurm.fields.node_json import node_object
-    from warpdeck.slurm.format.serial import dump
+    from warpdeck.slurm.fields.partition_fields import with_members
 
-    nodes = in_configured_order(site.nodes, site.partitions)
-    dump(console, {"nodes": [node_object(node) for node in nodes]}, yaml=asked.has("yaml"))
+    output = requested("sinfo", asked.values)
+    assert output is not None
+    if not output.version:
+        nodes = in_configured_order(site.nodes, site.partitions)
+        things = {"nodes": [node_object(node) for node in nodes]}
+    else:
+        by_name = {node["name"]: node for node in site.nodes}
+        known = prints()
+        rows = _rows(asked, site, [known[name] for name in GROUPED_BY], of_names=True)
+        groups = [{**row, "part": with_members(row["part"], by_name)} for row in rows]
+        things = {"sinfo": [group_object(row, output.version) for row in groups]}
+    print_document(console, output, things, command=["sinfo", "--json"], updated=False)

@@ -122,6 +122,12 @@ def _of_nodes() -> dict[str, Print]:
         "allocmem": of_node("ALLOCMEM", "", "memory_used", "0"),
         "user": of_node("USER", "u", "author", UNKNOWN),
         "userlong": of_node("USER", "U", "author", UNKNOWN, form=lambda name: f"{name}(0)"),
+        "reservation": Print(
+            "RESERVATION",
+            "i",
+            lambda row: _reservation(row["nodes"][0]) if row["nodes"] else "",
+            of_node=_reservation,
+        ),
         "version": _fixed("VERSION", "v", RELEASE),
         "comment": of_node("COMMENT", "", "comment", NULL),
         "extra": of_node("EXTRA", "", "extra", NULL),
@@ -187,6 +193,11 @@ def _counts() -> dict[str, Print]:
         "nodeaiot": Print("NODES(A/I/O/T)", "F", lambda row: "{}/{}/{}/{}".format(*_by_use(row), nodes(row))),
         "cpusstate": Print("CPUS(A/I/O/T)", "C", _cpus_by_use),
     }
+
+
+def _reservation(node: Row) -> str:
+    """Return the reservation in which the node is, if the tables have it."""
+    return str(node.get("reservation", ""))
 
 
 def _rank(row: Row) -> int:

@@ -14,6 +14,7 @@ from warpdeck.base.passwd import existing_uid, name_of
 from warpdeck.slurm.console.command_options import (
     WordsError,
     check_cluster,
+    handle_choices,
     handle_help,
     options,
     read_lists,
@@ -22,7 +23,7 @@ from warpdeck.slurm.console.command_options import (
     split_list,
 )
 from warpdeck.slurm.console.console import Console
-from warpdeck.slurm.format.format_strings import LineLayout, Row, SortKey, TextField, short_columns
+from warpdeck.slurm.format.format_strings import ALL, LineLayout, Row, SortKey, TextField, short_columns
 
 from .job_order import SortError, parse, sort
 
@@ -30,6 +31,7 @@ OPTIONS = options(
     "sprio",
     "clusters=,M federation format=,o help jobs?,j local long,l noheader,h norm,n partition=,p sibling sort=,S usage "
     "user=,u users= verbose,v version,V weights,w",
+    newer="helpformat",
 )
 USAGE = """\
 Usage: sprio [-j jobs] [-u users] [-p partitions] [-o format] [-S fields]
@@ -45,6 +47,8 @@ PARTS = {"A": "age", "B": "assoc", "F": "fairshare", "J": "job_size", "P": "part
 """Letter of the weighted factor -> factor. The lowercase letter is the normalized factor, from 0 to 1."""
 TITLES = {"A": "AGE", "B": "ASSOC", "F": "FAIRSHARE", "J": "JOBSIZE", "P": "PARTITION", "Q": "QOS"}
 LETTERS = {letter: letter for letter in "aAbBcfFijJNpPqQrStTuYy"}
+NEWER_LETTERS = {letter: letter for letter in "nos"}
+"""Letters that came after Slurm 22.05 and are not part of %all there."""
 SORTED_BY = "acfijpqrtuyAFJNPQTY"
 NOBODY = 0
 """A number that no job has."""
@@ -55,6 +59,9 @@ def main(words: list[str], console: Console) -> int:
     """Print one listing."""
     found, rest = read_lists(words, OPTIONS, optional=("jobs",))
     if handle_help(found, console, usage=USAGE, help_text=HELP):
+        return 0
+    letters = sorted({**LETTERS, **NEWER_LETTERS}, key=str.swapcase)
+    if handle_choices(found, console, {"helpformat": [f"%{letter}" for letter in letters]}):
         return 0
     reject_positional(rest, OPTIONS, USAGE, console)
     return _list(dict(found), console)
@@ -76,7 +83,9 @@ def _list(asked: dict[str, str], console: Console) -> int:
     def unknown(letter: str) -> None:
         print(f"sprio: error: Invalid job format specification: {letter}", file=console.streams.err)
 
-    columns = short_columns(_format(asked, console, weights), LETTERS, unknown, keep_unknown=False)
+    form = _format(asked, console, weights)
+    letters = LETTERS if form.lower() == ALL else {**LETTERS, **NEWER_LETTERS}
+    columns = short_columns(form, letters, unknown, keep_unknown=False)
     if asked.get("jobs") and not rows:
         print("Unable to find jobs matching user/id(s) specified", file=console.streams.out)
         return 0
@@ -159,6 +168,9 @@ def _fields(weights: Mapping[str, float]) -> dict[str, TextField]:
         "r": TextField("PARTITION", "", lambda row: row["partition"] or ALL_NODES),
         "u": TextField("USER", "", lambda row: row["user"]),
         "c": TextField("CLUSTER", "", lambda row: "(null)"),
+        "n": TextField("QOSNAME", "", lambda row: row["qos"] or "(null)"),
+        "o": TextField("ACCOUNT", "", lambda row: row["account"] or "(null)"),
+        "s": TextField("SLUID", "", lambda row: "(null)"),
         "N": TextField("NICE", "", lambda row: str(row["nice"])),
         "S": TextField("SITE", "", lambda row: "0"),
         "Y": TextField("PRIORITY", "", lambda row: str(row["priority"])),
@@ -178,7 +190,7 @@ def _weight_fields(weights: Mapping[str, float]) -> dict[str, TextField]:
     def always(title: str, text: str) -> TextField:
         return TextField(title, "", lambda row: text)
 
-    fields = {letter: always("", "") for letter in "ruNYy"}
+    fields = {letter: always("", "") for letter in "ruNYynos"}
     fields |= {"i": always("", "Weights"), "c": always("", "(null)"), "S": always("", "1")}
     tres = _tres_text(_tres(weights), "%.0f") or "(null)"
     fields |= {"T": always("", tres), "t": always("", tres)}

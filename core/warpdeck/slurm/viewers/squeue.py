@@ -16,6 +16,7 @@ from warpdeck.slurm.console.command_options import (
     Words,
     WordsError,
     check_cluster,
+    handle_choices,
     handle_help,
     options,
     read_lists,
@@ -24,6 +25,7 @@ from warpdeck.slurm.console.command_options import (
 )
 from warpdeck.slurm.console.console import Console
 from warpdeck.slurm.console.watch_loop import iterate, pause_s
+from warpdeck.slurm.fields.job_states import CODES
 from warpdeck.slurm.format.format_strings import (
     FormatColumn,
     LineLayout,
@@ -42,12 +44,15 @@ from .job_choice import LISTS, JobFilterOptions, check, job_rows, step_rows
 
 OPTIONS = options(
     "squeue",
-    "account=,A accounts= all,a array,r array-unique clusters=,M federation format=,o Format=,O help hide iterate=,i jobs?,j json "
+    "account=,A accounts= all,a array,r array-unique clusters=,M federation format=,o Format=,O help hide iterate=,i jobs?,j json? "
     "licenses=,L local long,l me name=,n noconvert node= nodes= nodelist=,w noheader,h only-job-state partition=,p priority,P qos=,q "
-    "reservation=,R sibling sort=,S start states=,t steps?,s usage user=,u users= verbose,v version,V yaml",
+    "reservation=,R sibling sort=,S start states=,t steps?,s usage user=,u users= verbose,v version,V yaml?",
+    newer="expand-patterns helpFormat helpformat helpstate notme running-over= running-under=",
 )
 OTHER_NAMES = {"accounts": "account", "node": "nodelist", "nodes": "nodelist", "users": "user"}
 """Spellings that squeue accepts but does not document -> option."""
+USERS = frozenset({"me", "notme", "user"})
+"""Options that name the users of the jobs."""
 USAGE = """\
 Usage: squeue [-A accounts] [-i seconds] [-j jobs] [-L licenses] [-n names]
               [-o format | -O format] [-p partitions] [-q qos] [-R reservation]
@@ -55,7 +60,7 @@ Usage: squeue [-A accounts] [-i seconds] [-j jobs] [-L licenses] [-n names]
               [--me] [--json | --yaml] [-ahlrv]"""
 HELP = """\
 Lists the jobs of the queue.
-  -u, --user=NAMES         jobs of these users; --me: your own
+  -u, --user=NAMES         jobs of these users; --me: your own; --notme: those of others
   -t, --states=STATES      jobs in these states, or all
   -p, --partition=NAMES    jobs in these partitions
   -j, --jobs=IDS           these jobs: 12,13_4
@@ -64,10 +69,12 @@ Lists the jobs of the queue.
   -s, --steps[=STEPS]      running steps instead of jobs
   -r, --array              one line for each task of an array
       --start              pending jobs by expected start
+      --running-over=TIME, --running-under=TIME   jobs that have run for more or less than this time
   -o, --format="%.18i %j"  -O, --Format=JobID:18,Name
   -S, --sort=P,t,-p        sort by letters of -o; - reverses the order
   -l, --long  -h, --noheader  -i, --iterate=SECONDS  --noconvert
-      --json, --yaml       all properties of the jobs, for programs"""
+      --helpFormat, --helpformat, --helpstate     names of -O, letters of -o, states of -t
+      --json, --yaml[=VERSION]   all properties of the jobs, for programs; =list: the known versions"""
 DEFAULT = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
 LONG = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R"
 START = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R"
@@ -102,6 +109,14 @@ def main(words: list[str], console: Console) -> int:
     found, rest = read_lists(words, OPTIONS, optional=("jobs", "steps"))
     if handle_help(found, console, usage=USAGE, help_text=HELP):
         return 0
+    fields = squeue_columns.job_columns(now=0.0)
+    choices = {
+        "helpFormat": fields,
+        "helpformat": [f"%{letter}" for letter in letters_of(fields)],
+        "helpstate": [state.lower() for state in CODES],
+    }
+    if handle_choices(found, console, choices):
+        return 0
     reject_positional(rest, OPTIONS, USAGE, console)
     asked = _parse_options(found, console)
     text = asked.values.get("iterate")
@@ -120,8 +135,8 @@ def _parse_options(found: Words, console: Console) -> JobFilterOptions:
 
     for name, value in found:
         option = OTHER_NAMES.get(name, name)
-        if option in ("me", "user"):  # The later of the two options overrides the earlier one.
-            values.pop("user" if option == "me" else "me", None)
+        if option in USERS:  # The last of these options overrides the others.
+            values = {name: text for name, text in values.items() if name not in USERS}
         values[option] = value
         check(option, value, complain)
     forms = [name for name, _ in found if name.lower() == "format"]
@@ -129,9 +144,10 @@ def _parse_options(found: Words, console: Console) -> JobFilterOptions:
         later, earlier = ("-O (--Format)", "-o (--format)")[:: 1 if forms[-1] == "Format" else -1]
         raise WordsError(f"squeue: error: {later} is incompatible with {earlier}")
     reject_format_and_long(values, "squeue")
+    asked_users = values.keys() & USERS
     for variable, option in FROM_ENV.items():
         is_said = variable in env if option in LISTS else env.get(variable)
-        if is_said and option not in values and not (option == "user" and "me" in values):
+        if is_said and option not in values and not (option == "user" and asked_users):
             values[option] = env[variable]
             check(option, env[variable], complain)
     values |= {option: "" for variable, option in FLAGS_FROM_ENV.items() if variable in env}
@@ -240,11 +256,15 @@ def _dump(asked: JobFilterOptions, console: Console, client: SyncClient) -> None
 
     Jobs in all states are included, and the other options filter them, as in later Slurm releases.
     """
+    from warpdeck.slurm.data_parser import job
+    from warpdeck.slurm.data_parser.output import print_document, requested
     from warpdeck.slurm.fields.job_json import NEEDS, job_object
-    from warpdeck.slurm.format.serial import dump
 
+    output = requested("squeue", asked.values)
+    assert output is not None
     if not asked.has("states", "start"):
         asked = asked._replace(values={**asked.values, "states": "all"})
-    rows = job_rows(asked, client, needs=NEEDS)
+    rows = job_rows(asked, client, needs=job.LAYOUT.needs if output.version else NEEDS)
     rows.sort(key=lambda row: row["id"])
-    dump(console, {"jobs": [job_object(row) for row in rows]}, yaml=asked.has("yaml"))
+    shown = [job.LAYOUT.object(row, output.version) if output.version else job_object(row) for row in rows]
+    print_document(console, output, {"jobs": shown}, command=["squeue", "--json"])

@@ -34,11 +34,14 @@ clusterfeature CLUSTER_FEATURES =(null)
 command/o COMMAND command|(null)
 comment/k COMMENT comment|(null)
 container CONTAINER container|(null)
+containerid CONTAINERID =(null)
+containertype CONTAINERTYPE =(null)
 contiguous/O CONTIGUOUS contiguous|flag
 cores/I CORES_PER_SOCKET =*
 corespec/X CORE_SPEC =N/A
 cpus-per-task CPUS_PER_TASK cpus_per_task
 cpus-per-tres CPUS_PER_TRES cpus_per_tres|N/A
+cronjob CRON_JOB =No
 deadline DEADLINE deadline|moment-na
 delayboot DELAY_BOOT =0:00
 dependency/E DEPENDENCY dependency|(null)
@@ -46,6 +49,7 @@ derivedec DERIVED_EC =0
 eligibletime ELIGIBLE_TIME eligible_time|moment-na
 endtime/e END_TIME ends|moment-na number
 excnodes/x EXC_NODES exc_nodes
+exclusive EXCLUSIVE exclusive
 exit_code EXIT_CODE wait_status|0
 feature/f FEATURES features|(null)
 gres TRES_PER_NODE tres_per_node|N/A
@@ -57,6 +61,7 @@ hetjoboffset HET_JOB_OFFSET het_offset|known
 jobid/A JOBID id
 lastschedeval LAST_SCHED_EVAL =N/A
 licenses/W LICENSES licenses|(null)
+licensesalloc LICENSES_ALLOC licenses_alloc|(null)
 maxcpus MAX_CPUS cpus
 maxnodes MAX_NODES max_nodes|0
 mcslabel MCSLABEL =(null)
@@ -95,12 +100,14 @@ reservation/v RESERVATION reservation|(null)
 resizetime RESIZE_TIME =N/A whole
 restartcnt RESTART_COUNT restarts|0
 schednodes/Y SCHEDNODES sched_nodes|(null) whole
+segmentsize SEGMENT_SIZE =N/A
 sct/z S:C:T =*:*:*
 selectjobinfo/s - =
 siblingsactive ACTIVE_SIBLINGS =NA
 siblingsactiveraw ACTIVE_SIBLINGS_RAW =NA
 siblingsviable VIABLE_SIBLINGS =NA
 siblingsviableraw VIALBLE_SIBLINGS_RAW =NA
+sluid SLUID =(null)
 sockets/H SOCKETS_PER_NODE =*
 sperboard SOCKETS_PER_BOARD =0
 starttime/S START_TIME start_time|moment-na last
@@ -138,6 +145,7 @@ OF_REASON = frozenset({"PENDING", "TIMEOUT", "OUT_OF_MEMORY", "DEADLINE", "FAILE
 """Job states whose reason is printed instead of the node list."""
 PRIORITY_SCALE = 2**32 - 1
 OWN: dict[str, Field] = {
+    "licenses_alloc": Field("licenses shares", lambda row: row["licenses"] if row["shares"] else None),
     "array_tasks": shaped(JOB["tasks_text"], shown_tasks),
     "priority_share": shaped(JOB["priority"], lambda number: f"{number / PRIORITY_SCALE:16.14f}"),
     "state_code": shaped(JOB["state"], CODES.__getitem__),

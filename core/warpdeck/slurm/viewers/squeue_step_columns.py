@@ -17,6 +17,8 @@ arrayjobid ARRAY_JOB_ID array_job_id
 arraytaskid ARRAY_TASK_ID array_task_id|known
 cluster CLUSTER ={CLUSTER_NAME}
 container CONTAINER =(null)
+containerid CONTAINERID =(null)
+containertype CONTAINERTYPE =(null)
 cpufreq CPU_FREQ =0-0:0
 cpus-per-tres CPUS_PER_TRES =(null)
 gres TRES_PER_JOB =(null)
@@ -29,6 +31,9 @@ numtasks/A TASKS tasks number
 partition/P PARTITION partition
 resvports RESERVED_PORTS =(null)
 starttime/S START_TIME start|moment-na number
+stderr STDERR =
+stdin STDIN =
+stdout STDOUT =
 stepid/i STEPID id
 stepname/j NAME name
 stepstate STATE state

@@ -19,7 +19,7 @@ from warpdeck.slurm.console.command_options import (
     read,
     split_list,
 )
-from warpdeck.slurm.console.console import Console
+from warpdeck.slurm.console.console import CommandError, Console
 from warpdeck.slurm.fields.field import Row
 from warpdeck.slurm.format.printing import columns_of, print_header, print_names, print_row, style_of
 from warpdeck.slurm.format.units import tres_text
@@ -30,6 +30,7 @@ OPTIONS = options(
     "sshare",
     "accounts=,A all,a clusters=,M format=,o help helpformat,e long,l no-header,h noheader,n parsable,p parsable2,P partition,m usage "
     "user= users=,u Users,U verbose,v version,V",
+    newer="json? yaml?",
 )
 USAGE = "Usage: sshare [-A accounts] [-u users] [-o fields] [-aehlmnpPUvV]"
 HELP = """\
@@ -59,8 +60,16 @@ def main(words: list[str], console: Console) -> int:
     if "helpformat" in asked:
         print_names(console, sorted(COLUMNS), width=17)
         return 0
+    _reject_json(asked)
     _list(asked, console)
     return 0
+
+
+def _reject_json(asked: Mapping[str, str]) -> None:
+    """Reject --json and --yaml. Raises CommandError."""
+    for option in ("json", "yaml"):
+        if option in asked:
+            raise CommandError(f"--{option} is not supported: use --parsable2")
 
 
 def _list(asked: Mapping[str, str], console: Console) -> None:

@@ -13,7 +13,10 @@ from pathlib import Path
 
 import pytest
 from tests.support.home import Home, temporary_home
-from tests.support.waiting import eventually
+from tests.support.waiting import WAIT_S, eventually
+
+SHORTEST_LIMIT_S = 60.0
+"""Slurm counts time limits in minutes."""
 
 
 @pytest.fixture(scope="module")
@@ -208,8 +211,9 @@ def test_an_allocation_at_its_time_limit_prints_a_message(home: Home, short_tmp:
         what="the allocation is granted",
     )
     job = (short_tmp / "job").read_text().strip()
-    home.slurm("scontrol", "update", f"job={job}", "timelimit=00:00:01")
-    _, err = child.communicate(timeout=60)
+    updated = home.slurm("scontrol", "update", f"job={job}", "timelimit=00:00:01")
+    assert updated.returncode == 0, updated.stderr
+    _, err = child.communicate(timeout=SHORTEST_LIMIT_S + WAIT_S)
     message = f"salloc: Job {job} has exceeded its time limit and its allocation has been revoked.\n"
     assert (message in err, child.returncode) == (True, 7), err
 

@@ -40,6 +40,14 @@ def programs(home: Home) -> Path:
     return Path(home.ok("shims", "--folder").strip())
 
 
+def test_shims_tell_the_version_of_slurm_that_the_commands_print(home: Home, programs: Path) -> None:
+    spoken = home.ok("shims", "--version")
+    for command in ("sbatch", "srun", "squeue", "scontrol"):
+        printed = run_clean(programs / command, "--version").stdout.split()
+        assert printed[0] == "slurm" and spoken.startswith(f"Slurm {printed[1]}, ")
+    assert "up to 26.05" in spoken
+
+
 def test_commands_find_their_home_in_a_cleaned_environment(
     home: Home, programs: Path, short_tmp: Path
 ) -> None:

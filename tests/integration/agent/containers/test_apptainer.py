@@ -53,8 +53,8 @@ def place() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def agent(place: Path) -> Iterator[AgentProcess]:
-    with agent_of_root(place, "sh", "-c", NODE, str(place), ROOT) as created:
-        yield created
+    with agent_of_root(place, "sh", "-c", NODE, str(place), ROOT) as agent_process:
+        yield agent_process
 
 
 def of_ada(place: Path, *, image: str = "", **requested: Any) -> dict[str, Any]:

@@ -15,6 +15,13 @@ from warpdeck_agent.storage.own_folder import OwnFolder
 from warpdeck_agent.wire import messages as wire
 
 
+def remove(folder: Path) -> None:
+    """Remove a folder at once, although the agent may be writing files in it."""
+    removed = folder.with_name(f"{folder.name}.removed")
+    folder.rename(removed)
+    shutil.rmtree(removed, ignore_errors=True)
+
+
 def checked(agent: AgentProcess, number: int) -> wire.Check:
     """Return the agent's health check of its own folder."""
     agent.link.send(wire.AskHealth(at_unix=1.0, ask=number))
@@ -29,7 +36,7 @@ def test_a_launch_without_the_agents_folder_is_a_fault_of_the_node(make_agent: M
     agent.start()
     assert agent.run(1, "exit 3").exit_code == 3
     assert checked(agent, 1).state == "ok"
-    shutil.rmtree(agent.folder / gone)
+    remove(agent.folder / gone)
     agent.launch(2, "exit 0")
     failure = agent.link.expect(wire.LaunchFailed)
     assert (failure.job_id, failure.check) == (2, "agent")
@@ -69,7 +76,7 @@ def test_a_check_from_before_a_failed_launch_is_not_reported(make_agent: MakeAge
     assert checked(agent, 1).state == "ok"
     agent.link.send(wire.AskHealth(at_unix=1.0, ask=2, program=str(program), program_timeout_s=WAIT_S))
     eventually(looks.exists, what="a check runs and has seen the folder")
-    shutil.rmtree(agent.folder)
+    remove(agent.folder)
     agent.launch(2, "exit 0")
     assert agent.link.expect(wire.LaunchFailed).check == "agent"
     agent.link.send(wire.AskHealth(at_unix=2.0, program=str(program), program_timeout_s=WAIT_S))

@@ -30,9 +30,9 @@ os.symlink(sys.argv[3], folder + "/a")
 @pytest.fixture
 def mounts() -> Iterator[list[Path]]:
     """A list of file systems that are unmounted after the test."""
-    created: list[Path] = []
-    yield created
-    for path in reversed(created):
+    mount_points: list[Path] = []
+    yield mount_points
+    for path in reversed(mount_points):
         subprocess.run(["umount", "--lazy", "--quiet", str(path)], check=False)
 
 

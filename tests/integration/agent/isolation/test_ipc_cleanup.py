@@ -43,17 +43,17 @@ def agent() -> Iterator[AgentProcess]:
     """A root agent with its own mount of the POSIX message queues."""
     with tempfile.TemporaryDirectory(prefix="wd", dir="/tmp") as path:
         folder = Path(path)
-        with agent_of_root(folder, "sh", "-c", QUEUES, str(folder / "mq")) as created:
-            yield created
+        with agent_of_root(folder, "sh", "-c", QUEUES, str(folder / "mq")) as agent_process:
+            yield agent_process
 
 
 @pytest.fixture
 def name() -> Iterator[str]:
     """A unique name for a file in shared memory."""
-    created = f"wd-{os.getpid()}-{time.monotonic_ns()}"
-    yield created
+    unique_name = f"wd-{os.getpid()}-{time.monotonic_ns()}"
+    yield unique_name
     with contextlib.suppress(OSError):
-        os.unlink(f"{SHM}/{created}")
+        os.unlink(f"{SHM}/{unique_name}")
 
 
 def run(agent: AgentProcess, script: str, *, user: str = "ada", uid: int = ADA) -> int:
@@ -128,7 +128,7 @@ def test_ipc_objects_in_use_by_a_process_stay(agent: AgentProcess, name: str) ->
 def test_only_ipc_objects_of_libraries_are_removed_for_a_logged_in_user(
     agent: AgentProcess, name: str
 ) -> None:
-    created = f"nccl-{name}"
+    nccl_name = f"nccl-{name}"
     ours, other_end = pty.openpty()
     login = subprocess.Popen(
         ["setsid", "--ctty", "sleep", "1000"], stdin=other_end, stdout=other_end, stderr=other_end, user=ADA
@@ -136,14 +136,14 @@ def test_only_ipc_objects_of_libraries_are_removed_for_a_logged_in_user(
     os.close(other_end)
     try:
         eventually(lambda: terminal_of(login.pid), what="the process runs on the terminal")
-        job = run(agent, f"echo x >{SHM}/{name}; echo x >{SHM}/{created}")
+        job = run(agent, f"echo x >{SHM}/{name}; echo x >{SHM}/{nccl_name}")
         message = remark(agent, job)
         assert (
             f"not removed from shared memory, because the user is logged in on the node: {SHM}/{name}"
             in message
-            and created in message
+            and nccl_name in message
         )
-        assert os.path.exists(f"{SHM}/{name}") and not os.path.exists(f"{SHM}/{created}")
+        assert os.path.exists(f"{SHM}/{name}") and not os.path.exists(f"{SHM}/{nccl_name}")
     finally:
         login.kill()
         login.wait()

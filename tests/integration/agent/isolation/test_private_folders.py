@@ -32,9 +32,9 @@ def agent() -> Iterator[AgentProcess]:
     """A root agent whose own folder lies inside one of the private folders."""
     with (
         tempfile.TemporaryDirectory(prefix="wd", dir="/tmp") as folder,
-        agent_of_root(Path(folder)) as created,
+        agent_of_root(Path(folder)) as agent_process,
     ):
-        yield created
+        yield agent_process
 
 
 def given(agent: AgentProcess, **fields: Any) -> dict[str, Any]:

@@ -84,8 +84,8 @@ def agent(place: Path, library: Path) -> Iterator[AgentProcess]:
     driver = Gpus(library, place)
     driver.show("gpu 0 uuid=GPU-0 minor=0", "gpu 1 uuid=GPU-1 minor=1")
     first = ["sh", "-c", ONE_HIERARCHY, "sh", "sh", "-c", NODE, str(place)]
-    with agent_of_root(place, *first, **driver.environ) as created:
-        yield created
+    with agent_of_root(place, *first, **driver.environ) as agent_process:
+        yield agent_process
 
 
 def environment(place: Path) -> dict[str, str]:
@@ -125,8 +125,8 @@ def own_agent(place: Path, library: Path) -> Iterator[AgentProcess]:
     os.chown(folder / "agent", ADA, ADA)
     drop = ["setpriv", f"--reuid={ADA}", f"--regid={ADA}", "--clear-groups"]
     first = ["sh", "-c", ONE_HIERARCHY, "sh", "sh", "-c", NODE, str(folder), *drop]
-    with agent_of_root(folder, *first) as created:
-        yield created
+    with agent_of_root(folder, *first) as agent_process:
+        yield agent_process
 
 
 def test_an_agent_of_a_user_runs_containers_and_leaves_nothing(own_agent: AgentProcess, place: Path) -> None:

@@ -29,8 +29,8 @@ pytestmark = pytest.mark.lab
 
 @pytest.fixture
 def agent(short_tmp: Path) -> Iterator[AgentProcess]:
-    with agent_of_root(short_tmp) as created:
-        yield created
+    with agent_of_root(short_tmp) as agent_process:
+        yield agent_process
 
 
 def test_a_job_has_the_ids_and_groups_of_its_user(agent: AgentProcess) -> None:

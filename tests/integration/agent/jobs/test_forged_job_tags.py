@@ -44,9 +44,9 @@ def agent() -> Iterator[AgentProcess]:
     """A root agent on a node without cgroups, with the users ada and bob."""
     with (
         tempfile.TemporaryDirectory(prefix="wd", dir="/tmp") as folder,
-        agent_of_root(Path(folder), "sh", "-c", WITHOUT, FORMS["none"]) as created,
+        agent_of_root(Path(folder), "sh", "-c", WITHOUT, FORMS["none"]) as agent_process,
     ):
-        yield created
+        yield agent_process
 
 
 def begun(agent: AgentProcess, script: str) -> tuple[int, JobTag]:

@@ -57,17 +57,17 @@ def test_failing_start_files_give_no_variables(tmp_path: Path) -> None:
 
 @pytest.fixture
 def agent(short_tmp: Path) -> Iterator[AgentProcess]:
-    with agent_of_root(short_tmp) as created:
-        yield created
+    with agent_of_root(short_tmp) as agent_process:
+        yield agent_process
 
 
 @pytest.fixture
 def home(short_tmp: Path) -> Path:
     """Ada's home."""
-    created = short_tmp / "ada"
-    created.mkdir()
-    os.chown(created, ADA, ADA)
-    return created
+    ada_home = short_tmp / "ada"
+    ada_home.mkdir()
+    os.chown(ada_home, ADA, ADA)
+    return ada_home
 
 
 def launch(agent: AgentProcess, job: int, home: Path, script: str = "true") -> None:

@@ -31,8 +31,8 @@ BLOCK = tarfile.BLOCKSIZE
 
 @pytest.fixture
 def agent(short_tmp: Path) -> Iterator[AgentProcess]:
-    with agent_of_root(short_tmp) as created:
-        yield created
+    with agent_of_root(short_tmp) as agent_process:
+        yield agent_process
 
 
 def header(name: str, kind: bytes, size: int = 0) -> bytes:

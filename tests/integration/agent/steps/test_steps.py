@@ -310,14 +310,14 @@ class Caller:
 @pytest.fixture
 def call(agent: AgentProcess) -> Iterator[Callable[..., Caller]]:
     """A function that connects with a given proof."""
-    created: list[Caller] = []
+    callers: list[Caller] = []
 
     def connect(**message: str) -> Caller:
-        created.append(Caller(agent, **message))
-        return created[-1]
+        callers.append(Caller(agent, **message))
+        return callers[-1]
 
     yield connect
-    for caller in created:
+    for caller in callers:
         caller.socket.close()
 
 

@@ -30,9 +30,9 @@ def job(agent: AgentProcess) -> int:
 
 @pytest.fixture
 def listener() -> Iterator[socket.socket]:
-    with socket.create_server(("127.0.0.1", 0)) as created:
-        created.settimeout(30.0)
-        yield created
+    with socket.create_server(("127.0.0.1", 0)) as listening_socket:
+        listening_socket.settimeout(30.0)
+        yield listening_socket
 
 
 def open_tunnel(agent: AgentProcess, stream: int = 1, *, job_id: int = 1, **fields: object) -> None:

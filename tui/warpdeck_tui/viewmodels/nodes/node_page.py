@@ -6,6 +6,7 @@ Each GPU is shown with its job and processes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from warpdeck.model import GpuLinks, format_ranges, ranges_of
 from warpdeck.protocol.job_rows import CurveRow
@@ -28,21 +29,38 @@ WHOLE_FROM = 10
 """Rate in gigabytes per second from which on no decimals are shown."""
 
 
-def page(
-    node: NodeRow, curves: Sequence[CurveRow], *, span: int, told: str, width: int, unchecked: str = ""
-) -> list[Line]:
-    """Return all lines of the page.
+class Missing(NamedTuple):
+    """Reasons why the scheduler has no curves of nodes, and no health checks; "" if it has them."""
 
-    `told` says why there are no curves, or that they are being loaded. `unchecked` says why there are no health checks.
-    """
-    health = [fact("health", unchecked, "muted")] if unchecked else _health(node)
-    lines = [*node_lines(node), *_links(node.gpus), *health, ()]
-    lines.append((Cell(f"{SPANS[span][1]}", "header"), Cell(f"  {told}" if told else "", "muted")))
-    own = next((curve for curve in curves if curve.gpu is None), None)
-    lines += _own(node, own, width)
+    curves: str = ""
+    checks: str = ""
+
+
+NOTHING_MISSING = Missing()
+
+
+def page(
+    node: NodeRow,
+    curves: Sequence[CurveRow],
+    *,
+    span: int,
+    told: str,
+    width: int,
+    missing: Missing = NOTHING_MISSING,
+) -> list[Line]:
+    """Return all lines of the page. `told` says why there are no curves, or that they are being loaded."""
+    health = [fact("health", missing.checks, "muted")] if missing.checks else _health(node)
+    lines = [*node_lines(node), *_links(node.gpus), *health]
+    if missing.curves:
+        lines.append(fact("charts", missing.curves, "muted"))
+    else:
+        own = next((curve for curve in curves if curve.gpu is None), None)
+        title = (Cell(f"{SPANS[span][1]}", "header"), Cell(f"  {told}" if told else "", "muted"))
+        lines += [(), title, *_own(node, own, width)]
     by_index = {curve.gpu: curve for curve in curves if curve.gpu is not None}
-    for gpu in node.gpus:
-        lines += [(), *_gpu(gpu, by_index.get(gpu.index), width)]
+    for number, gpu in enumerate(node.gpus):
+        gap: list[Line] = [] if number and is_unmeasured(gpu) else [()]
+        lines += [*gap, *_gpu(gpu, by_index.get(gpu.index), width)]
     return lines
 
 

@@ -34,7 +34,7 @@ UNKNOWN_JOB = "?"
 ALLOCATED, THIS_JOB, FREE = ("alloc", 4), ("=this", 7), ("free", 0)
 """Text and heat step of a GPU without readings."""
 NO_READINGS = "no readings"
-UNMEASURED_LEGEND = "no GPU readings: alloc = allocated, =this = allocated to this job, ! unavailable"
+UNMEASURED_LEGEND = "no readings   alloc: allocated   =this: to this job   ! unavailable"
 OWNER_LEGEND = "job on the GPU   · free   other: process outside any job"
 
 
@@ -82,7 +82,8 @@ def gpu_cell(node: str, gpu: GpuRow, metric: str, *, out: bool, job: str = "") -
 
 def is_unmeasured(gpu: GpuRow) -> bool:
     """Return whether nobody measures the GPU, so that only its allocation is known. Our agents always report a UUID."""
-    return not gpu.uuid and gpu.util_pct is gpu.mem_used_bytes is gpu.power_w is gpu.temp_c is None
+    is_described = gpu.uuid or gpu.mem_bytes
+    return not is_described and gpu.util_pct is gpu.mem_used_bytes is gpu.power_w is gpu.temp_c is None
 
 
 def all_unmeasured(nodes: Sequence[NodeRow]) -> bool:

@@ -78,6 +78,15 @@ def launch_source(
     )
 
 
+async def _discard(line: str) -> None:
+    """Report nothing to the client."""
+
+
+def unless_quiet(progress: Progress, *, quiet: bool) -> Progress:
+    """Return the function that reports what a client waits for. With --quiet it reports nothing, as in Slurm."""
+    return _discard if quiet else progress
+
+
 class Wish(NamedTuple):
     """Request for an allocation, and the notes about it for the user."""
 
@@ -230,7 +239,8 @@ class Allocations:
             if wish.notes:
                 judge(None)
         made = await self.make(caller, message, progress, wish=wish, known=SALLOC_22_05)
-        job = await self.begun(message, made, progress, immediate_s=wish.immediate_s)
+        waiting = unless_quiet(progress, quiet=asked.quiet)
+        job = await self.begun(message, made, waiting, immediate_s=wish.immediate_s)
         if not asked.has_shell:
             self.leases.released(job.id)
         return self._held(caller, job, self._answer(asked, job), is_held=asked.has_shell)

@@ -35,7 +35,7 @@ from warpdeck.ports.engine_streams import CommandText, EndedStep, HeldAllocation
 from warpdeck.protocol import requests as ask
 from warpdeck_agent.wire.steps import EVERY_TASK
 
-from .allocations import FILE, Allocations, Wish, launch_source, wish_of
+from .allocations import FILE, Allocations, Wish, launch_source, unless_quiet, wish_of
 from .step_plan import Part, stream_plan, task_number, written_paths
 from .step_streams import StepContext, StepStreams
 
@@ -88,6 +88,7 @@ class NativeSteps:
             if asked.has_ignored_options or (job is None and wanted.relative is not None):
                 judge(None)
             wish = self._wish(message, asked) if job is None else None
+        waiting = unless_quiet(progress, quiet=asked.streams.quiet)
         first: InitialStep | None = None
         if wish is not None:
             made = await self.allocations.make(caller, message, progress, wish=wish, known=SRUN_22_05)
@@ -96,9 +97,9 @@ class NativeSteps:
                 if made.steps_made and made.exit is not None:
                     return self._ended(made)
                 with self.first_steps.waiting(asked_for) as first:
-                    made = await self.allocations.begun(message, made, progress, immediate_s=wish.immediate_s)
+                    made = await self.allocations.begun(message, made, waiting, immediate_s=wish.immediate_s)
             parts = [Part(made, wanted, asked.streams)]
-        steps = await self._placed(caller, message, parts, first, progress)
+        steps = await self._placed(caller, message, parts, first, waiting)
         plan = stream_plan(parts, steps, cwd=message.cwd)
         return StepStreams(self.context, caller, steps, wait_s=parts[0].wanted.wait_s, answer=plan)
 

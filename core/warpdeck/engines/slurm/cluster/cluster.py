@@ -31,6 +31,9 @@ from .job_changes import JobChanges
 
 log = logging.getLogger("warpdeck.slurm")
 
+JOBS_A_TURN = 500
+"""Number of jobs that are put into memory before other tasks run."""
+
 
 class NodeRows:
     """The nodes as Slurm reported them last, with the jobs that hold them."""
@@ -108,8 +111,10 @@ class Cluster:
             state = self.state
             for job_id in changes.gone:
                 state.evict_job(job_id)
-            for job in changes.jobs:
-                state.upsert_job(job)
+            for first in range(0, len(changes.jobs), JOBS_A_TURN):
+                for job in changes.jobs[first : first + JOBS_A_TURN]:
+                    state.upsert_job(job)
+                await asyncio.sleep(0)
             state.planned.pending_reasons.update(changes.reasons)
             state.planned.priorities.update(changes.priorities)
             for job in changes.jobs:

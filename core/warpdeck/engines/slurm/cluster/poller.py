@@ -90,6 +90,24 @@ class Poller:
         self._urgent = True
         self._wake.set()
 
+    async def look(self, job_id: JobId) -> None:
+        """Read one job now, because a user waits for its start or its end. Raises UserError.
+
+        slurmctld answers this from a table, so it costs little even if the queue is long.
+        """
+        cluster, begun = self._cluster, self._cluster.clock()
+        self._allowance.count(1, self._monotonic())
+        changes, seen = JobChanges(), list[SeenJob]()
+        async with aclosing(self._commands.table((*SQUEUE, f"--jobs={job_id}"), COLUMNS)) as table:
+            async for records in table:
+                seen += [read_job(each) for each in records]
+        seen = [each for each in seen if cluster.changed_at.get(each.job.id, 0.0) < begun]
+        compare(cluster.state, seen, changes, now=begun)
+        cluster.note_scripts(seen)
+        await cluster.change(changes)
+        if self.after_queue is not None:
+            await self.after_queue(changes)
+
     async def first_look(self) -> None:
         """Wait until everything was read once, or an attempt has failed, but not longer than a user would wait."""
         try:

@@ -8,7 +8,7 @@ from warpdeck.base.errors import UserError
 from warpdeck.controller.presenters.usage_rows import usage_row
 from warpdeck.engines.shared.job_lookup import JobLookup
 from warpdeck.protocol import requests as ask
-from warpdeck.protocol.job_rows import Curves
+from warpdeck.protocol.job_rows import UsageCurves
 
 NO_CURVES = "Slurm keeps no measurements over time; the totals of a job are told after its end"
 
@@ -19,10 +19,10 @@ class SlurmCurves:
 
     lookup: JobLookup
 
-    async def curves(self, message: ask.Curves) -> Curves:
+    async def curves(self, message: ask.Curves) -> UsageCurves:
         """Return the totals of a job. Raises UserError."""
         if not message.job:
             raise UserError(NO_CURVES, "name a job that has ended")
         job = await self.lookup.find(message.job)
         used = usage_row(job) if job.shares and job.is_finished else None
-        return Curves(used=used)
+        return UsageCurves(used=used)

@@ -7,18 +7,22 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from warpdeck.base.errors import UserError
 from warpdeck.model import Ranges
 from warpdeck.notation.values.durations import parse_seconds
 
 MIB = 1024 * 1024
+_cached = lru_cache(maxsize=20_000)
+"""The same times, sizes and resources occur again and again in a queue of many jobs."""
 _SCALES = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4, "P": 1024**5}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)([KMGTP]?)[BcnN]?")
 _GPU = re.compile(r"(?:gres[/:])?gpu(?::([^:=,()]+))?[:=](\d+)")
 _RANGE = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
 
 
+@_cached
 def unix_time(text: str) -> float | None:
     """Return a time of the form 2026-11-27T17:52:38 as Unix seconds, or None if the text is no time."""
     try:
@@ -27,6 +31,7 @@ def unix_time(text: str) -> float | None:
         return None
 
 
+@_cached
 def duration_s(text: str) -> int | None:
     """Return a duration in seconds, or None for no limit and for a text that is no duration."""
     try:
@@ -46,6 +51,7 @@ def cpu_seconds(text: str) -> float:
         return 0.0
 
 
+@_cached
 def size_bytes(text: str, *, default_unit: str = "M") -> int:
     """Return a size such as 200M, 62.50G or 64000 in bytes, or 0 if the text is no size."""
     match = _SIZE.fullmatch(text)
@@ -57,6 +63,7 @@ def tres(text: str) -> dict[str, str]:
     return dict(part.split("=", 1) for part in text.split(",") if "=" in part)
 
 
+@_cached
 def gpus(text: str) -> tuple[int, str]:
     """Return the number of GPUs that a text requests or allocates, and their type if it names a single one.
 
@@ -69,6 +76,7 @@ def gpus(text: str) -> tuple[int, str]:
     return sum(count for _, count in typed or entries), kinds.pop() if len(kinds) == 1 else ""
 
 
+@_cached
 def task_ranges(text: str) -> tuple[Ranges, int]:
     """Return the ranges of a list of array tasks such as 2-9%2 or 1,5,7-20:2, and the limit of running tasks (0: none).
 
