@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from warpdeck.client.asyncio_client import AsyncioClient
 from .table import Line, Measured, Table
 
 APPS = (1, 10, 50)
+WARPDECK = (sys.executable, "-m", "warpdeck.cli.main")
 MINUTE_S = 60.0
 JOBS = 50_000
 MANY = SITE.replace("JobCompType", f"MaxJobCount={4 * JOBS}\nJobCompType")
@@ -58,12 +60,12 @@ def _gateway(slurm: RealSlurm) -> Iterator[Paths]:
         home = Path(folder) / "home"
         environ = {**os.environ, **slurm.wrappers(Path(folder) / "bin"), "WARPDECK_HOME": str(home)}
         subprocess.run(
-            ["warpdeck", "--engine", "slurm", "up"], env=environ, check=True, stdout=subprocess.DEVNULL
+            [*WARPDECK, "--engine", "slurm", "up"], env=environ, check=True, stdout=subprocess.DEVNULL
         )
         try:
             yield Paths(str(home))
         finally:
-            subprocess.run(["warpdeck", "down"], env=environ, check=True, stdout=subprocess.DEVNULL)
+            subprocess.run([*WARPDECK, "down"], env=environ, check=True, stdout=subprocess.DEVNULL)
 
 
 def _watch_rpcs(slurm: RealSlurm) -> int:
