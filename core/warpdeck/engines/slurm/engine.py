@@ -29,6 +29,8 @@ from .commands import SlurmCommands
 from .forecasts import SlurmForecasts
 from .history.accounting import INTERVAL_S, Accounting
 from .history.curves import SlurmCurves
+from .orders.commands import OrderCommands
+from .orders.orders import SlurmOrders
 from .output.job_links import JobLinks
 from .output.log_paths import LogFinder
 from .output.output import SlurmOutput
@@ -39,21 +41,23 @@ from .settings import SlurmSettings
 from .site import SlurmSite
 from .submitting.job_folder import JobFolders
 from .submitting.opening import open_submissions, shared_folder
+from .submitting.recorded_code import RecordedCode
 from .submitting.submissions import SlurmSubmissions
+from .submitting.upkeep import Upkeep
 from .versions import read_version
 
 
 class Missing:
     """A part of the engine that does not exist yet, or of which only `present` exists."""
 
-    def __init__(self, present: object = None) -> None:
+    def __init__(self, *present: object) -> None:
         self._present = present
 
     def __getattr__(self, name: str) -> Any:
         def refuse(*arguments: object, **named: object) -> Any:
             raise UserError("this is not possible over Slurm yet", code=UNSUPPORTED)
 
-        return getattr(self._present, name, refuse)
+        return next((getattr(each, name) for each in self._present if hasattr(each, name)), refuse)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,8 +101,8 @@ async def slurm_engine(
             programs,
         )
         links = _links(made, programs)
-        steps = _steps(made)
-        async with submissions.running(), links.running(), steps.running():
+        steps, upkeep = _steps(made), Upkeep(submissions)
+        async with submissions.running(), upkeep.running(), links.running(), steps.running():
             yield _engine(made, submissions, links, steps)
 
 
@@ -165,6 +169,16 @@ def _engine(made: Gateway, submissions: SlurmSubmissions, links: JobLinks, steps
         end_waiters=cluster.ends,
         clock=clock,
     )
+    orders: Any = Missing(
+        SlurmOrders(
+            cluster=cluster,
+            poller=made.poller,
+            commands=made.commands,
+            version=made.site.version,
+            runs=OrderCommands(cluster, made.commands, made.allowance),
+        ),
+        RecordedCode(submissions),
+    )
     site: Any = Missing(made.site)
     output = _output(made, links)
     return Engine(
@@ -172,7 +186,7 @@ def _engine(made: Gateway, submissions: SlurmSubmissions, links: JobLinks, steps
         accounting=missing,
         jobs=jobs,
         submissions=submissions,
-        orders=missing,
+        orders=orders,
         nodes=missing,
         history=StateHistory(
             state=cluster.state,
