@@ -35,6 +35,7 @@ from .output.job_links import JobLinks
 from .output.log_paths import LogFinder
 from .output.output import SlurmOutput
 from .processes.sessions import SlurmSessions
+from .processes.steps import SlurmSteps
 from .programs import Programs
 from .settings import SlurmSettings
 from .site import SlurmSite
@@ -49,24 +50,14 @@ from .versions import read_version
 class Missing:
     """A part of the engine that does not exist yet, or of which only `present` exists."""
 
-    def __init__(self, present: object = None) -> None:
+    def __init__(self, *present: object) -> None:
         self._present = present
 
     def __getattr__(self, name: str) -> Any:
         def refuse(*arguments: object, **named: object) -> Any:
             raise UserError("this is not possible over Slurm yet", code=UNSUPPORTED)
 
-        return getattr(self._present, name, refuse)
-
-
-class NoSteps:
-    """The part of EngineSteps that the server calls at its start and end."""
-
-    def start(self) -> None:
-        return None
-
-    def stop(self) -> None:
-        return None
+        return next((getattr(each, name) for each in self._present if hasattr(each, name)), refuse)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,8 +101,9 @@ async def slurm_engine(
             programs,
         )
         links = _links(made, programs)
-        async with submissions.running(), Upkeep(submissions).running(), links.running():
-            yield _engine(made, submissions, links)
+        steps, upkeep = _steps(made), Upkeep(submissions)
+        async with submissions.running(), upkeep.running(), links.running(), steps.running():
+            yield _engine(made, submissions, links, steps)
 
 
 @asynccontextmanager
@@ -158,7 +150,7 @@ async def gateway(
         await store.close()
 
 
-def _engine(made: Gateway, submissions: SlurmSubmissions, links: JobLinks) -> Engine:
+def _engine(made: Gateway, submissions: SlurmSubmissions, links: JobLinks, steps: SlurmSteps) -> Engine:
     cluster, clock = made.cluster, made.clock
     missing: Any = Missing()
     jobs = StateJobs(
@@ -187,7 +179,6 @@ def _engine(made: Gateway, submissions: SlurmSubmissions, links: JobLinks) -> En
     )
     site: Any = Missing(made.site)
     output = _output(made, links)
-    steps: Any = Missing(NoSteps())
     return Engine(
         site=site,
         accounting=missing,
@@ -220,13 +211,27 @@ def _links(made: Gateway, programs: Programs) -> JobLinks:
     )
 
 
-def _output(made: Gateway, links: JobLinks) -> SlurmOutput:
+def _waits(made: Gateway) -> SlurmWaits:
     cluster = made.cluster
     waits = JobWaits(state=cluster.state, ends=cluster.ends, hub=cluster.hub, clock=made.clock)
+    return SlurmWaits(waits=waits, poller=made.poller)
+
+
+def _steps(made: Gateway) -> SlurmSteps:
+    return SlurmSteps(
+        cluster=made.cluster,
+        waits=_waits(made),
+        commands=made.commands,
+        allowance=made.allowance,
+        clock=made.clock,
+    )
+
+
+def _output(made: Gateway, links: JobLinks) -> SlurmOutput:
     return SlurmOutput(
-        cluster=cluster,
+        cluster=made.cluster,
         lookup=made.lookup,
-        waits=SlurmWaits(waits=waits, poller=made.poller),
+        waits=_waits(made),
         finder=LogFinder(made.commands, made.allowance),
         links=links,
     )
