@@ -46,6 +46,8 @@ class Feature(Enum):
     """A step with --overlap shares the GPUs of other steps. Before, it only shares their CPUs."""
     EXTRA = Version(22, 5)
     """A node's field Extra."""
+    EXPEDITE = Version(25, 11)
+    """--requeue=expedite of sbatch."""
     SLUID = Version(25, 5)
     """An identifier of a job that is unique over all clusters and all times."""
 

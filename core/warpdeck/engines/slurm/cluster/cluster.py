@@ -136,7 +136,7 @@ class Cluster:
             line = JournalEntry(at_unix=self.clock(), job_id=job.id, text=journal)
             await self.commits.commit(
                 Changes(
-                    requests=((job.array_job_id, job.request),),
+                    requests=((_request_key(job), job.request),),
                     jobs=(job,),
                     journal=(line,),
                     created=(created,) if created is not None else (),
@@ -224,7 +224,7 @@ class Cluster:
 
     async def _save(self, *, gone: Sequence[JobId]) -> None:
         jobs = tuple(self._unsaved.values())
-        requests: dict[JobId, Request] = {job.array_job_id: job.request for job in jobs}
+        requests: dict[JobId, Request] = {_request_key(job): job.request for job in jobs}
         changes = Changes(
             requests=tuple(requests.items()),
             jobs=jobs,
@@ -240,6 +240,11 @@ class Cluster:
         self._unsaved.clear()
         self._unsaved_lines.clear()
         self._unsaved_steps.clear()
+
+
+def _request_key(job: Job) -> JobId:
+    """Return the number of the job's request in the record. The components of a heterogeneous job have their own."""
+    return JobId(job.request_key or job.array_job_id)
 
 
 def _looks_equal(before: NodeRow | None, after: NodeRow) -> bool:

@@ -132,7 +132,8 @@ def event_text(before: Job | None, after: Job) -> str:
 
 def _our_request(state: State, known: Job | None, seen: Job) -> Request | None:
     """Return the request with which the job was submitted through warpdeck, or None."""
-    for job in (known, state.jobs.get(seen.array_job_id)):
+    array = state.jobs.get(seen.array_job_id) if seen.component is None else None
+    for job in (known, array):
         if job is not None and job.uid == seen.uid and is_ours(job):
             return job.request
     return None

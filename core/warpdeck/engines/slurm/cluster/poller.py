@@ -109,10 +109,14 @@ class Poller:
             await self.after_queue(changes)
 
     async def first_look(self) -> None:
-        """Wait until everything was read once, or an attempt has failed, but not longer than a user would wait."""
+        """Wait until everything was read once, or an attempt has failed, but not longer than a user would wait.
+
+        A user waits, so the allowance is that of a time when somebody looks.
+        """
         try:
-            async with asyncio.timeout(FIRST_LOOK_S):
-                await self._first_look.wait()
+            with self.watched():
+                async with asyncio.timeout(FIRST_LOOK_S):
+                    await self._first_look.wait()
         except TimeoutError:
             log.warning("Slurm has not answered within %.0f s", FIRST_LOOK_S)
 

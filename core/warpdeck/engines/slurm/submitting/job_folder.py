@@ -22,7 +22,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
@@ -213,13 +213,8 @@ class JobFolders:
         folder: JobFolder,
         intent: Intent,
         files: Mapping[str, str],
-        *,
-        prepare: Callable[[str], None] = lambda path: None,
     ) -> None:
-        """Write the folder to disk, unless it exists. Raises UserError; then nothing is left.
-
-        `prepare` receives the path of the folder while it is written, and may write more files.
-        """
+        """Write the folder to disk, unless it exists. Raises UserError; then nothing is left."""
         if len(os.fsencode(folder.run)) > MAX_PATH_BYTES:
             raise UserError(
                 f"the path {self.path} is too long",
@@ -233,7 +228,6 @@ class JobFolders:
                 executable = 0o700 if name == "script" else 0o600
                 _write(os.path.join(partial, name), text.encode(errors="surrogateescape"), executable)
             _write(os.path.join(partial, LOCK), b"", 0o600)
-            prepare(partial)
             _write(os.path.join(partial, INTENT), msgspec.json.encode(intent), 0o600)
             _sync_folder(partial)
             try:

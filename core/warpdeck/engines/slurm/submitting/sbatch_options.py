@@ -22,6 +22,8 @@ from warpdeck.notation.values.hostlist import collapse
 
 MIB = 2**20
 DEFAULT_SWITCHES_WAIT_S = 300
+FIRST_TIME = 1_000_000
+"""The first Unix time that sbatch accepts. It is as past as all times before it."""
 TOP = -1
 """The priority with which --priority=TOP is recorded."""
 Value = str | bool | None
@@ -79,8 +81,8 @@ def _limit(seconds: int | None) -> str | None:
 
 
 def _moment(at_unix: float | None) -> str | None:
-    """Return a time in the form that does not depend on a time zone. A time before 1970 is over."""
-    return None if at_unix is None or at_unix <= 0 else f"uts{math.ceil(at_unix)}"
+    """Return a time in the form that does not depend on a time zone."""
+    return None if at_unix is None else f"uts{max(FIRST_TIME, math.ceil(at_unix))}"
 
 
 def _begin(request: Request) -> Value:
@@ -88,7 +90,9 @@ def _begin(request: Request) -> Value:
 
     A job that waits for its code begins at the latest when the code is due. `record_code` lets it begin earlier.
     """
-    return _moment(max(request.begin_at_unix or 0.0, request.code_due_unix or 0.0))
+    return _moment(
+        max((at for at in (request.begin_at_unix, request.code_due_unix) if at is not None), default=None)
+    )
 
 
 def _nodes(request: Request) -> Value:
@@ -257,6 +261,7 @@ ROWS: tuple[Row, ...] = (
     Row("hold", ("hold",), lambda request: request.hold),
     # True is the default of a request, so the site's default (JobRequeue) decides then.
     Row("no-requeue", ("requeue",), lambda request: not request.requeue),
+    Row("requeue", ("expedite",), lambda request: "expedite" if request.expedite else None, Feature.EXPEDITE),
     Row("output", ("output",), _text("output")),
     Row("error", ("error",), _text("error")),
     Row("input", ("input",), _text("input")),

@@ -18,6 +18,7 @@ from warpdeck.engines.shared.job_lookup import JobLookup
 from warpdeck.engines.shared.resubmit import asked_again
 from warpdeck.engines.slurm.cluster.cluster import Cluster
 from warpdeck.engines.slurm.cluster.poller import Poller
+from warpdeck.engines.slurm.programs import Programs
 from warpdeck.model import Request
 from warpdeck.model.created_by_nonce import CreatedObject, RequestId, find_created
 from warpdeck.ports.caller import Caller, Principal
@@ -51,7 +52,10 @@ class SlurmSubmissions:
     folders: JobFolders
     trees: TreeFiles
     lookup: JobLookup
+    programs: Programs
     clock: Callable[[], float]
+    unsettled: set[JobFolder] = field(default_factory=set, init=False)
+    """Folders of submissions that were interrupted. `upkeep` finds out which jobs they have become."""
     _running: set[asyncio.Task[CreatedObject]] = field(default_factory=set, init=False)
 
     async def submit(self, caller: Caller, message: ask.Submit) -> results.SubmittedJob:
@@ -132,11 +136,18 @@ class SlurmSubmissions:
             intent = Intent(
                 user=who.user, uid=who.uid, request_id=request_id, at_unix=self.clock(), requests=own
             )
+            if start is None and own[0].pty is not None:
+                start = await self._on_terminal(own[0])
             if not folder.exists():
-                self.folders.make(folder, intent, self._files(folder, own[0], start))
+                files = self._files(folder, own[0], start)
+                await asyncio.to_thread(self.folders.make, folder, intent, files)
             async with folder.locked() as lock:
                 if lock is not None:
-                    return await self._submit_once(folder, lock, request_id)
+                    try:
+                        return await self._submit_once(folder, lock, request_id)
+                    except BaseException:
+                        self.unsettled.add(folder)
+                        raise
 
     async def _submit_once(self, folder: JobFolder, lock: int, request_id: RequestId | None) -> CreatedObject:
         """Submit the job of a locked folder, unless this has happened. Raises UserError."""
@@ -144,7 +155,7 @@ class SlurmSubmissions:
         _refuse_changed(folder, intent, request_id)
         if found := find_created(self.cluster.state.created, intent.uid, request_id):
             return found
-        if (made := await self._settle(folder, intent)) is not None:
+        if (made := await self.settle(folder, intent)) is not None:
             return made
         self.search.allowance.count(SUBMIT_RPCS, time.monotonic())
         try:
@@ -157,7 +168,7 @@ class SlurmSubmissions:
         except OSError as error:
             folder.remove()
             raise UserError(f"cannot write {folder.path}: {error.strerror}", "Free space there.") from error
-        if state is Outcome.UNKNOWN and (made := await self._settle(folder, intent)) is not None:
+        if state is Outcome.UNKNOWN and (made := await self.settle(folder, intent)) is not None:
             return made
         if state is Outcome.SUBMITTED:
             return await self.complete(folder, intent)
@@ -165,7 +176,7 @@ class SlurmSubmissions:
         folder.remove()
         raise refused
 
-    async def _settle(self, folder: JobFolder, intent: Intent) -> CreatedObject | None:
+    async def settle(self, folder: JobFolder, intent: Intent) -> CreatedObject | None:
         """Return the job that a locked folder has become, or None if it is certain that nothing was submitted."""
         state = outcome(folder)
         if state is Outcome.UNKNOWN and (job_id := await self.search.find(folder)) is not None:
@@ -183,6 +194,11 @@ class SlurmSubmissions:
         folder.settled(job_id)
         self.poller.hurry()
         return made
+
+    async def _on_terminal(self, request: Request) -> StartCommand:
+        """Return the command for a job with a terminal. Raises UserError."""
+        terminal = await self.programs.terminal(request)
+        return lambda folder: [*terminal, *start_command(folder.path, request)]
 
     def _files(self, folder: JobFolder, request: Request, start: StartCommand | None) -> dict[str, str]:
         command = start(folder) if start is not None else start_command(folder.path, request)

@@ -32,7 +32,7 @@ fi
 """
 _CLAIM = """\
 warpdeck__job=${{SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}}
-if ! command -p ln -s "job-$warpdeck__job" "$warpdeck__folder/claim" 2>/dev/null; then
+if ! command -p ln -sT "job-$warpdeck__job" "$warpdeck__folder/claim" 2>/dev/null; then
     warpdeck__owner=$(command -p readlink "$warpdeck__folder/claim")
     if [ "$warpdeck__owner" != "job-$warpdeck__job" ]; then
         if [ "$warpdeck__owner" ]; then
