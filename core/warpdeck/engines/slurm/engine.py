@@ -12,6 +12,7 @@ from typing import Any
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import Paths
 from warpdeck.config import Config
+from warpdeck.controller.loop.scheduler_statistics import SchedulerStatistics
 from warpdeck.engines.shared.history import StateHistory
 from warpdeck.engines.shared.job_lookup import JobLookup
 from warpdeck.engines.shared.job_records import RecordSearch
@@ -21,7 +22,9 @@ from warpdeck.engines.shared.subscriptions import Changes
 from warpdeck.ports.engine import UNSUPPORTED, Engine
 from warpdeck.store import SqliteStore
 
+from .accounting import SlurmAccounting
 from .cluster.cluster import Cluster
+from .cluster.kept_answers import KeptAnswers
 from .cluster.poller import Poller
 from .cluster.polling import Allowance
 from .cluster.quick_looks import SlurmWaits
@@ -29,6 +32,7 @@ from .commands import SlurmCommands
 from .forecasts import SlurmForecasts
 from .history.accounting import INTERVAL_S, Accounting
 from .history.curves import NoCurves
+from .nodes.nodes import SlurmNodes
 from .orders.commands import OrderCommands
 from .orders.orders import SlurmOrders
 from .output.job_links import JobLinks
@@ -123,7 +127,14 @@ async def gateway(
         await cluster.load()
         allowance = Allowance(settings)
         poller = Poller(cluster, commands, allowance)
-        site = SlurmSite(cluster=cluster, poller=poller, version=version)
+        kept = KeptAnswers(commands=commands, allowance=allowance, poller=poller)
+        site = SlurmSite(
+            cluster=cluster,
+            poller=poller,
+            version=version,
+            kept=kept,
+            statistics=SchedulerStatistics(clock()),
+        )
         lookup = JobLookup(state=cluster.state, store=store, config=Config)
         cluster.script_folder = JobFolders(shared_folder(settings)).path
         accounting = Accounting(
@@ -177,15 +188,16 @@ def _engine(made: Gateway, submissions: SlurmSubmissions, links: JobLinks, steps
         runs=OrderCommands(cluster, made.commands, made.allowance),
         code=RecordedCode(submissions),
     )
-    site: Any = Missing(made.site)
     output = _output(made, links)
     return Engine(
-        site=site,
-        accounting=missing,
+        site=made.site,
+        accounting=SlurmAccounting(cluster=cluster, lookup=made.lookup, kept=made.site.kept),
         jobs=jobs,
         submissions=submissions,
         orders=orders,
-        nodes=missing,
+        nodes=SlurmNodes(
+            cluster=cluster, commands=made.commands, allowance=made.allowance, kept=made.site.kept
+        ),
         history=StateHistory(
             state=cluster.state,
             store=cluster.store,
