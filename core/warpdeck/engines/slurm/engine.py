@@ -7,9 +7,7 @@ import pwd
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
 
-from warpdeck.base.errors import UserError
 from warpdeck.base.paths import Paths
 from warpdeck.config import Config
 from warpdeck.controller.loop.scheduler_statistics import SchedulerStatistics
@@ -19,7 +17,7 @@ from warpdeck.engines.shared.job_records import RecordSearch
 from warpdeck.engines.shared.job_waits import JobWaits
 from warpdeck.engines.shared.jobs import StateJobs
 from warpdeck.engines.shared.subscriptions import Changes
-from warpdeck.ports.engine import UNSUPPORTED, Engine
+from warpdeck.ports.engine import Engine
 from warpdeck.store import SqliteStore
 
 from .accounting import SlurmAccounting
@@ -49,19 +47,6 @@ from .submitting.recorded_code import RecordedCode
 from .submitting.submissions import SlurmSubmissions
 from .submitting.upkeep import Upkeep
 from .versions import read_version
-
-
-class Missing:
-    """A part of the engine that does not exist yet, or of which only `present` exists."""
-
-    def __init__(self, *present: object) -> None:
-        self._present = present
-
-    def __getattr__(self, name: str) -> Any:
-        def refuse(*arguments: object, **named: object) -> Any:
-            raise UserError("this is not possible over Slurm yet", code=UNSUPPORTED)
-
-        return next((getattr(each, name) for each in self._present if hasattr(each, name)), refuse)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,7 +148,6 @@ async def gateway(
 
 def _engine(made: Gateway, submissions: SlurmSubmissions, links: JobLinks, steps: SlurmSteps) -> Engine:
     cluster, clock = made.cluster, made.clock
-    missing: Any = Missing()
     jobs = StateJobs(
         state=cluster.state,
         store=cluster.store,
