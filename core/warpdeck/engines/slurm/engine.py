@@ -15,7 +15,6 @@ from warpdeck.engines.shared.history import StateHistory
 from warpdeck.engines.shared.job_lookup import JobLookup
 from warpdeck.engines.shared.job_records import RecordSearch
 from warpdeck.engines.shared.job_waits import JobWaits
-from warpdeck.engines.shared.jobs import StateJobs
 from warpdeck.engines.shared.subscriptions import Changes
 from warpdeck.ports.engine import Engine
 from warpdeck.store import SqliteStore
@@ -30,6 +29,7 @@ from .commands import SlurmCommands
 from .forecasts import SlurmForecasts
 from .history.accounting import INTERVAL_S, Accounting
 from .history.curves import NoCurves
+from .jobs import SlurmJobs
 from .nodes.nodes import SlurmNodes
 from .orders.commands import OrderCommands
 from .orders.orders import SlurmOrders
@@ -148,7 +148,8 @@ async def gateway(
 
 def _engine(made: Gateway, submissions: SlurmSubmissions, links: JobLinks, steps: SlurmSteps) -> Engine:
     cluster, clock = made.cluster, made.clock
-    jobs = StateJobs(
+    jobs = SlurmJobs(
+        poller=made.poller,
         state=cluster.state,
         store=cluster.store,
         lookup=made.lookup,
