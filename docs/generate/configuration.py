@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from warpdeck.config import forms, tables
+from warpdeck.engines.slurm.settings import SlurmSettings
 
 from .fields import default, field_text
 from .markdown import block, cell, code, escaped, page, sentence, table
@@ -220,4 +221,26 @@ def configuration_page() -> str:
         *parts,
         "## A file with every table and every key\n",
         block(EXAMPLE_CONFIG.read_text(), "toml"),
+        _gateway_section(),
     )
+
+
+def _gateway_section() -> str:
+    """Return the section about the settings of a gateway to Slurm."""
+    hints = typing.get_type_hints(SlurmSettings, include_extras=True)
+    rows = [
+        [
+            code(field.name),
+            form_of(hints[field.name]),
+            written(hints[field.name], default(field)),
+            cell(sentence(field_text(SlurmSettings, field.name))),
+        ]
+        for field in msgspec.structs.fields(SlurmSettings)
+    ]
+    parts = (
+        "## The file of a gateway to Slurm\n",
+        "In the home of [a gateway to Slurm](../guides/over-slurm.md), `config.toml` has only the table `[slurm]`. Restart the "
+        "gateway after a change.\n",
+        table(["Key", "Value", "Default", "Meaning"], rows),
+    )
+    return "\n".join(parts)

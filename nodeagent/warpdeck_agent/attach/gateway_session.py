@@ -87,7 +87,7 @@ class GatewaySession:
         if isinstance(message, OpenPty):
             self._start(message.stream, lambda out: self._join_terminal(message, out))
         elif isinstance(message, OpenTunnel):
-            self._start(message.stream, lambda out: self._open_tunnel(message, out))
+            self._start(message.stream, lambda out: self._open_tunnel(message, self._new_relay(out)))
         elif isinstance(message, ResizePty) and message.stream in self._terminals:
             self._terminals[message.stream].resize(message.rows, message.cols)
         elif isinstance(message, StreamAck) and message.stream in self._out:
@@ -135,18 +135,22 @@ class GatewaySession:
         self._tell(opened)
         await pump(out, reader)
 
-    async def _open_tunnel(self, request: OpenTunnel, out: OutStream) -> None:
-        relay = self._relays[request.stream] = ByteRelay(out, self._tell)
+    def _new_relay(self, out: OutStream) -> ByteRelay:
+        """Return a relay that takes data from now on."""
+        relay = self._relays[out.stream] = ByteRelay(out, self._tell)
+        return relay
+
+    async def _open_tunnel(self, request: OpenTunnel, relay: ByteRelay) -> None:
         if request.port:
             link = await connect_to_port(request.port, os.getuid())
             with contextlib.closing(link):
-                self._tell(StreamOpened(stream=out.stream))
+                self._tell(StreamOpened(stream=request.stream))
                 await relay.relay(link, until_both=True)
             return
         process = self._start_process(request)
         listening = asyncio.get_running_loop().create_task(process.listen())
         try:
-            self._tell(StreamOpened(stream=out.stream))
+            self._tell(StreamOpened(stream=request.stream))
             await relay.relay(process.link, until_both=False)
             await raise_if_failed(process)
         finally:

@@ -69,7 +69,7 @@ JOB_STATES: Values = (
 )  # fmt: skip
 NODE_STATES: Values = (
     "idle", "mix", "alloc", "drain", "drained", "draining", "down", "mixed", "allocated", "all", "foo", "", "idle,mix", "idle&drain",
-    "~idle", "resv", "maint", "comp", "completing", "unk", "unknown", "fail", "failing", "no_respond", "npc", "perfctrs",
+    "!idle", "resv", "maint", "comp", "completing", "unk", "unknown", "fail", "failing", "no_respond", "npc", "perfctrs",
     "power_down", "powering_down", "POWERED_DOWN", "POWER_UP", "powering_up", "planned", "reboot", "reboot_issued",
     "reboot_requested", "err", "error", "future", "IDLE", "drain,foo", "!drain", "blocked", "cloud", "idle,", "noresp", "res",
     "reserved", "alloc&drain", "mix&idle",
@@ -115,7 +115,7 @@ NAMES_SQUEUE: Values = _words(
     "tres-bind tres-freq tres-per-job tres-per-node tres-per-socket tres-per-step tres-per-task userid username "
     "wait4switch wckey workdir nosuch all "
 )
-FORMATS_SINFO: Values = (*"aAbBcCdDEfFgGhHiIlLmMNpPrRsStTuUvVwXYzZ",)
+FORMATS_SINFO: Values = (*"aAbBcCdDEfFgGhHjIlLmMNpPrRsStTuUvVwXYzZ",)
 NAMES_SINFO: Values = _words(
     "all allocmem allocnodes available cluster comment cores cpus cpusstate cputotal defaulttime disk extra "
     "features features_act gres gresused groups maxcpuspernode memory nodes nodeai nodeaiot nodelist oversubscribe "
@@ -256,6 +256,7 @@ SINFO = Grammar(
         Option("dead", "d"),
         Option("exact", "e"),
         Option("federation"),
+        Option("xuture", "f"),
         Option("format", "o", short_format(FORMATS_SINFO), 6),
         Option("Format", "O", long_format(NAMES_SINFO), 5),
         Option("hide"),
@@ -347,7 +348,7 @@ SPRIO = Grammar(
         Option("clusters", "M", CLUSTERS, 1),
         Option("local"),
         Option("norm", "n"),
-        Option("format", "o", short_format((*"aAbBcfFijJnNopPqQrSstTuUYz",)), 5),
+        Option("format", "o", short_format((*"aAbBcfFijJvNwpPqQrSxtTuUYz",)), 5),
         Option("partition", "p", PARTITIONS),
         Option("sibling"),
         Option("sort", "S", sort_keys((*"aAbBcfFijJnNopPqQrSstTuUYz",)), 5),

@@ -122,6 +122,8 @@ def test_a_short_problem_stays_on_the_line_and_a_long_one_has_its_own() -> None:
     assert len(second) <= 80 and second.startswith(" slurm_load_jobs error:")
     assert second.endswith("… Ask the administrators whether slurmctld runs")
     assert len(shown(40, problem="x" * 100)[1]) == 40
+    with_colon = f"squeue: {'x' * 100}: see the log of slurmctld"
+    assert shown(60, problem=with_colon)[1].endswith("x… see the log of slurmctld")
 
 
 def test_control_characters_of_a_problem_are_not_written() -> None:
@@ -187,7 +189,7 @@ async def test_no_impossible_action_sends_anything(folder: Path, place: str) -> 
                     assert ui.app.front is not None and ui.app.front.place == place, action
             assert answered(ui) == asked
         await ui.press("4")
-        await ui.shows_notification("this scheduler has no past")
+        await ui.shows_notification("This scheduler has no past")
 
 
 def answered(ui: AppPilot) -> dict[str, int]:

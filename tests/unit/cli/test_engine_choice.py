@@ -157,6 +157,14 @@ def test_options_of_the_own_scheduler_are_refused_for_slurm(
     assert f"{option} is impossible with Slurm" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("verb", ["check", "show"])
+def test_the_configuration_of_the_own_scheduler_is_refused_for_slurm(
+    user: Path, capsys: pytest.CaptureFixture[str], verb: str
+) -> None:
+    assert main(["--engine", "slurm", "config", verb]) == 1
+    assert "are in slurm.conf, not in config.toml" in capsys.readouterr().err
+
+
 def test_shims_are_refused_for_slurm(user: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--engine", "slurm", "shims"]) == 1
     assert "Slurm's own commands are already there" in capsys.readouterr().err

@@ -59,6 +59,7 @@ def test_every_option_of_the_newest_slurm_is_known(command: str) -> None:
         ("sinfo -O", "sinfo"),
         ("sacct -o", "sacct"),
         ("sshare -o", "sshare"),
+        ("sstat -j 1 -a -o", "sstat"),
     ],
 )
 def test_every_field_of_the_newest_slurm_is_known(site: CommandSite, command: str, kind: str) -> None:
@@ -111,6 +112,23 @@ def test_sinfo_shows_the_reservation_of_each_node(site: CommandSite) -> None:
     assert "RESERVATION" not in site.run("sinfo -o %all").lines[0]
 
 
+@pytest.mark.parametrize(
+    ("states", "nodes"),
+    [
+        ("~idle", ["n1", "n2"]),
+        ("mix+~drain", ["n1"]),
+        ("~mix", ["n2"]),
+        ("idle+drain", []),
+        ("~drain,idle", ["n1", "n2"]),
+    ],
+)
+def test_sinfo_chooses_by_several_and_inverted_states(
+    site: CommandSite, states: str, nodes: list[str]
+) -> None:
+    listed = site.run(f"sinfo -h -N -o %N -t {states}")
+    assert (listed.err, listed.lines) == ("", nodes)
+
+
 def test_sacct_shows_the_new_fields(site: CommandSite) -> None:
     fields = "jobid,planned,plannedcpuraw,restarts,exclusive,oversubscribe,licenses,stdout,segmentsize"
     assert site.run(f"sacct -n -P -X -j 1,2 -o {fields}").lines == [
@@ -144,6 +162,9 @@ def test_a_command_lists_its_choices(site: CommandSite, command: str, first: str
         ("scancel --admin-comment=x 3", "write `scontrol update jobid=JOB admincomment=TEXT` first"),
         ("sshare --json", "use --parsable2"),
         ("sacct --helpreason", "`warpdeck why JOB` explains"),
+        ("scontrol listjobs", "squeue --nodelist=NODE"),
+        ("scontrol liststeps n1", "squeue --steps --nodelist=NODE"),
+        ("scontrol power down n1", "nodes are not powered from here"),
     ],
 )
 def test_what_has_no_meaning_here_is_refused_with_a_reason(

@@ -38,8 +38,9 @@ class Scheduler(NamedTuple):
         return next(filter(None, map(self.reason, requests_of(where, action, variant))), "")
 
     def reason(self, tag: str) -> str:
-        """Return why the scheduler cannot perform the requests with this tag, or "" if it can."""
-        return self.impossible.get(tag, "")
+        """Return a sentence that says why the scheduler cannot perform the requests with this tag, or "" if it can."""
+        text = self.impossible.get(tag, "")
+        return text[:1].upper() + text[1:]
 
 
 class ClientState:

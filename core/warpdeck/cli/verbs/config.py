@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from warpdeck.base.errors import UserError
 from warpdeck.base.output import print_json, print_note
-from warpdeck.base.paths import default_paths
+from warpdeck.base.paths import SLURM, Paths, default_paths
 from warpdeck.cli.shared.progress import progress
 from warpdeck.cli.verb import JSON, Argument, Verb
 
@@ -24,12 +24,23 @@ def _read(file: str) -> tuple[str, Decoded]:
     from warpdeck.config import load, read
 
     if not file:
-        path = default_paths().config
+        path = _own_paths().config
         return path, load(path)
     try:
         return file, read(file)
     except FileNotFoundError:
         raise UserError(f"no such file: {file}", "check the path") from None
+
+
+def _own_paths() -> Paths:
+    """Return the paths of a home of our own scheduler. Raises UserError for a gateway to Slurm."""
+    paths = default_paths()
+    if paths.engine == SLURM:
+        raise UserError(
+            "the rules of a cluster with Slurm are in slurm.conf, not in config.toml",
+            "`scontrol show config` prints them",
+        )
+    return paths
 
 
 def _check(args: Namespace) -> int:
@@ -103,7 +114,7 @@ def _in_force() -> tuple[str, Decoded]:
     from warpdeck.client.blocking_client import SyncClient
     from warpdeck.config import Decoded, changes, decode, load
 
-    paths = default_paths()
+    paths = _own_paths()
     if not is_running(paths):
         print_note("no controller is running: these are the settings of config.toml")
         return _read("")

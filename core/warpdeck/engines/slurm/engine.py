@@ -29,10 +29,13 @@ from .commands import SlurmCommands
 from .forecasts import SlurmForecasts
 from .history.accounting import INTERVAL_S, Accounting
 from .history.curves import SlurmCurves
+from .orders.commands import OrderCommands
+from .orders.orders import SlurmOrders
 from .output.job_links import JobLinks
 from .output.log_paths import LogFinder
 from .output.output import SlurmOutput
-from .output.programs import Programs
+from .processes.sessions import SlurmSessions
+from .programs import Programs
 from .settings import SlurmSettings
 from .site import SlurmSite
 from .submitting.job_folder import JobFolders
@@ -95,6 +98,7 @@ async def slurm_engine(
     does not answer, the engine opens all the same, and shows the record and the problem.
     """
     async with gateway(paths, settings, clock=clock, commands=commands) as made:
+        programs = Programs(shared_folder(settings))
         submissions = open_submissions(
             made.cluster,
             made.poller,
@@ -103,8 +107,9 @@ async def slurm_engine(
             made.settings,
             made.lookup,
             made.site.version,
+            programs,
         )
-        links = _links(made)
+        links = _links(made, programs)
         async with submissions.running(), Upkeep(submissions).running(), links.running():
             yield _engine(made, submissions, links)
 
@@ -172,9 +177,17 @@ def _engine(made: Gateway, submissions: SlurmSubmissions, links: JobLinks) -> En
         end_waiters=cluster.ends,
         clock=clock,
     )
+    orders = SlurmOrders(
+        cluster=cluster,
+        poller=made.poller,
+        commands=made.commands,
+        version=made.site.version,
+        runs=OrderCommands(cluster, made.commands, made.allowance),
+        code=RecordedCode(submissions),
+    )
     site: Any = Missing(made.site)
+    output = _output(made, links)
     steps: Any = Missing(NoSteps())
-    orders: Any = Missing(RecordedCode(submissions))
     return Engine(
         site=site,
         accounting=missing,
@@ -189,19 +202,21 @@ def _engine(made: Gateway, submissions: SlurmSubmissions, links: JobLinks) -> En
             curve_reader=SlurmCurves(made.lookup),
             clock=clock,
         ),
-        output=_output(made, links),
-        sessions=missing,
+        output=output,
+        sessions=SlurmSessions(
+            cluster=cluster,
+            submissions=submissions,
+            output=output,
+            folder=shared_folder(made.settings),
+            clock=clock,
+        ),
         steps=steps,
     )
 
 
-def _links(made: Gateway) -> JobLinks:
-    folder = os.path.abspath(os.path.expanduser(made.settings.folder or "~/.warpdeck"))
+def _links(made: Gateway, programs: Programs) -> JobLinks:
     return JobLinks(
-        commands=made.commands,
-        allowance=made.allowance,
-        version=made.site.version,
-        programs=Programs(folder),
+        commands=made.commands, allowance=made.allowance, version=made.site.version, programs=programs
     )
 
 

@@ -34,6 +34,8 @@ class Feature(Enum):
 
     SUBMIT_LINE = Version(21, 8)
     """sacct's field SubmitLine."""
+    GRES_PREFIX = Version(21, 8)
+    """Generic resources are written gres:gpu:2 for `scontrol update`. Before, it was gpu:2."""
     JSON = Version(21, 8)
     """--json of squeue and sinfo. Before 23.02 it lacks fields that the format strings have."""
     PREFER = Version(22, 5)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from warpdeck.base.slurm_version import RELEASE
-from warpdeck.slurm.fields.field import Field, Row, shaped
+from warpdeck.slurm.fields.field import Field, Row
 from warpdeck.slurm.fields.node_fields import NODE
 from warpdeck.slurm.fields.node_json import OWN
 from warpdeck.slurm.fields.node_states import flag_names
 
 from .layout import Keys, Layout
-from .numbers import UNSET, number_object
+from .numbers import UNSET
 
 MAIN = f"""
 architecture=arch|some burstbuffer_network_address== boards:=1 boot_time=booted|at cluster_name== cores
@@ -40,15 +40,12 @@ def states(node: Row) -> list[str]:
 LAYOUT = Layout(
     Keys(41, 45, MAIN),
     Keys(41, 44, "external_sensors:={} power:={} tres_weighted:=0.0"),
-    Keys(43, 45, "tls_cert_last_renewal=zero cert_flags:=[] topology=switch|some"),
+    Keys(43, 45, "tls_cert_last_renewal=zero cert_flags:=[] topology=="),
     Keys(45, 45, "suspend_time=infinite"),
     fields={
         **NODE,
         **OWN,
         "energy": Field("", lambda node: NO_ENERGY),
-        "free_memory": shaped(NODE["free_memory"], lambda mib: mib),
         "states": Field("", states),
-        "switch": Field("", lambda node: node.get("switch", "")),
-        "zero": Field("", lambda node: number_object(0)),
     },
 )

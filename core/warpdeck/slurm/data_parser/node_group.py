@@ -10,7 +10,7 @@ from warpdeck.slurm.fields.node_fields import NODE
 
 from .layout import Keys, Layout
 from .node import states
-from .numbers import INFINITE, number_object
+from .numbers import number_object
 from .partition import LAYOUT as PARTITION_LAYOUT
 
 MAIN = """
@@ -97,7 +97,6 @@ FIELDS: dict[str, Field] = {
     "gres": _first("gres"),
     "gres_used": _first("gres_used"),
     "idle": _count("idle"),
-    "infinite": Field("", lambda row: INFINITE),
     "load_least": _load(min),
     "load_most": _load(max),
     "memory_allocated": _sum(NODE["memory_used"].value),

@@ -11,8 +11,9 @@ from typing import Any
 from warpdeck.base.errors import UserError
 from warpdeck.slurm.console.command_options import Words, handle_help, options, read
 from warpdeck.slurm.console.console import CommandError, Console
-from warpdeck.slurm.fields.field import Field, Row
+from warpdeck.slurm.fields.field import Field, Row, shaped
 from warpdeck.slurm.fields.step_fields import STEP, is_sruns, step_name
+from warpdeck.slurm.fields.text_forms import plain_tres
 from warpdeck.slurm.format.named_columns import NamedStep, parse_step_ids
 from warpdeck.slurm.format.printing import (
     PrintedColumn,
@@ -24,6 +25,7 @@ from warpdeck.slurm.format.printing import (
     style_of,
     with_one_width,
 )
+from warpdeck.slurm.format.units import tres_text
 from warpdeck.slurm.scontrol.processes import processes_of
 
 from .accounted_columns import STEP_COLUMNS
@@ -47,6 +49,7 @@ def _pids(row: Row) -> str:
 
 COLUMNS: dict[str, Field] = {
     **{name: STEP_COLUMNS[name] for name in (*USAGE, *FREQUENCIES)},
+    "AllocTRES": shaped(STEP["tres"], lambda tres: tres_text(plain_tres(tres))),
     "ConsumedEnergy": _ENERGY,
     "ConsumedEnergyRaw": _ENERGY,
     "JobID": STEP["id"],
@@ -65,6 +68,8 @@ NAMES = (
 )
 OWN = {"Nodelist": 20, "Pids": 20, "AveDiskRead": 12, "AveDiskWrite": 12}
 WIDTHS = {name: OWN.get(name) or SACCT_WIDTHS[name] for name in NAMES.split()}
+NEWER_WIDTHS = {"AllocTRES": 10, "SLUID": 14}
+"""Fields that came after Slurm 22.05. --helpformat does not contain them."""
 DEFAULT = (
     "jobid,maxvmsize,maxvmsizenode,maxvmsizetask,avevmsize,maxrss,maxrssnode,maxrsstask,averss,maxpages,maxpagesnode,"
     "maxpagestask,avepages,mincpu,mincpunode,mincputask,avecpu,ntasks,avecpufreq,reqcpufreqmin,reqcpufreqmax,reqcpufreqgov,"
@@ -105,7 +110,7 @@ def _print(found: Words, jobs: list[NamedStep], console: Console) -> int:
     given = last_of_formats(found)
     forms = [PIDS if name == "pidformat" else value for name, value in found if name in FORMS]
     form = ",".join(filter(None, forms)) or DEFAULT
-    columns = with_one_width(columns_of(form, WIDTHS), form, zero_counts=False)
+    columns = with_one_width(columns_of(form, WIDTHS, newer=NEWER_WIDTHS), form, zero_counts=False)
     if not jobs:
         raise CommandError("You didn't give me any jobs to stat.")
     style = style_of(given)

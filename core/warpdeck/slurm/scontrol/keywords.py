@@ -131,10 +131,13 @@ KEYWORDS = {
         2, 1, None, job_actions.on_jobs("hold", alike=HELD, after="slurm_suspend", for_owner=True)
     ),
     "listpids": Keyword(1, 0, 2, controller_actions.listpids),
+    "listjobs": Keyword(5, 0, None, absent.refused("listjobs", "use `squeue --nodelist=NODE`")),
+    "liststeps": Keyword(5, 0, None, absent.refused("liststeps", "use `squeue --steps --nodelist=NODE`")),
     "notify": Keyword(1, 2, None, job_actions.notify),
     "oneliner": Keyword(1, 0, 0, _oneliner),
     "pidinfo": Keyword(3, 0, 1, controller_actions.pidinfo),
     "ping": Keyword(3, 0, 0, controller_actions.ping),
+    "power": Keyword(3, 0, None, absent.refused("power", "nodes are not powered from here")),
     "quiet": Keyword(4, 0, 0, _quiet),
     "quit": Keyword(4, 0, 0, _quit),
     "reboot": Keyword(3, 0, None, absent.reboot),

@@ -365,7 +365,7 @@ def _changed_users(row: dict[str, Any], given: dict[str, str]) -> dict[str, Any]
         else [*row["groups"], *split_list(given.get("groups+", ""))]
     )
     left = [name for name in dict.fromkeys(now) if name not in less]
-    return _of_groups(",".join(left)) or {"groups": [], "users": []}
+    return _of_groups(",".join(left)) or {"groups": [], "users": [], "deny_users": []}
 
 
 def _licenses(client: Any, text: str) -> list[tuple[str, int]]:

@@ -300,6 +300,12 @@ def _topology(session: ScontrolSession, word: str) -> None:
     )
 
 
+def _topoconf(session: ScontrolSession, word: str) -> None:
+    raise Failed(
+        "scontrol: error: topoconf does not exist here: `switch` under [nodes] names a node's switch"
+    )
+
+
 def _aliases(session: ScontrolSession, word: str) -> None:
     """Print the node names of the named hosts. Each node has the name of its host."""
     with session.connect() as client:
@@ -348,5 +354,6 @@ ENTITIES = {
     "reservationname": ShownEntity(1, _reservations, _not_found("Reservation")),
     "slurmd": ShownEntity(2, _slurmd),
     "steps": ShownEntity(2, _steps),
+    "topoconf": ShownEntity(5, _topoconf),
     "topology": ShownEntity(1, _topology),
 }

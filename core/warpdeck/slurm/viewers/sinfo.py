@@ -61,7 +61,7 @@ Lists partitions and nodes by state.
   -R, --list-reasons       nodes that are down or drained, with the reason
   -T, --reservation        reservations
   -p, --partition=NAMES  -n, --nodes=NODES
-  -t, --states=STATES      idle,mix,alloc,drain,down ...; a&b: both states
+  -t, --states=STATES      idle,mix,alloc,drain,down ...; a&b or a+b: both states; ~a: not this state
   -d, --dead  -r, --responding
   -o, --format="%P %.6D"   -O, --Format=Partition:10,Nodes:.6
   -S, --sort=#P,-t         sort by letters of -o; - reverses the order
@@ -298,16 +298,19 @@ def _filter(asked: SinfoOptions) -> Callable[[Row], bool]:
 
 
 def _state_test(text: str) -> Callable[[Row], bool]:
-    """Return a check for one state, or for several states that a node must all have (idle&drain)."""
-    words = text.split("&")
+    """Return a check for one state, or for several states that a node must all have (idle&drain or idle+drain).
+
+    A ~ before a state means that a node must not have it.
+    """
+    words = re.split(r"[&+]", text)
     for word in words:
         try:
-            picks(word, EXAMPLE)
+            picks(word.removeprefix("~"), EXAMPLE)
         except KeyError:
             raise WordsError(
                 f'sinfo: error: Bad state string: "{word}"\nsinfo: error: valid states: {WORDS}'
             ) from None
-    return lambda node: all(picks(word, node) for word in words)
+    return lambda node: all(picks(word.removeprefix("~"), node) is not word.startswith("~") for word in words)
 
 
 EXAMPLE: Row = {"base": "idle"} | dict.fromkeys(

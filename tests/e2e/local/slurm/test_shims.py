@@ -211,7 +211,7 @@ def test_all_processes_of_a_machine_are_listed_and_stopped(machine: Machine) -> 
     assert machine.processes()["agent"]["jobs"] == [job_id]
     assert f"jobs killed: {job_id}" in machine.ok("down", "--machine", "--kill-jobs")
     assert not running(f"sleep\0{mark}")
-    assert "no controllers or agents of yours" in machine.ok("down", "--machine")
+    assert "no controllers, gateways or agents of yours" in machine.ok("down", "--machine")
     machine.ok("up", "--no-local-node")
     eventually(lambda: home.state(job_id) in ("FAILED", "CANCELLED"), what="the end of the job is recorded")
 

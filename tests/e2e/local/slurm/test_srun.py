@@ -67,6 +67,16 @@ def test_multi_prog_runs_programs_by_task_id(batch: Batch) -> None:
     assert sorted(lines) == ["0: zero 0", "1: rest 1 0", "2: rest 2 1", "3: star"]
 
 
+def test_srun_passes_on_no_signal_that_it_is_to_ignore(batch: Batch) -> None:
+    task = "trap 'echo one' USR1; trap 'echo two; exit' USR2; touch started; while :; do sleep 0.1; done"
+    (batch.folder / "task.sh").write_text(task)
+    lines = batch.run(
+        f"cd {batch.folder}\nsrun -n1 --ignore-signals=USR1,HUP sh task.sh &\n"
+        "until [ -e started ]; do sleep 0.1; done\nkill -USR1 $!; kill -HUP $!; kill -USR2 $!; wait\n"
+    )
+    assert "two" in lines and "one" not in lines
+
+
 def test_a_failed_task_ends_the_others_with_kill_on_bad_exit(batch: Batch) -> None:
     lines = batch.run("srun -K sh -c '[ $SLURM_PROCID = 0 ] && exit 3; sleep 600'\necho $?\n")
     assert "srun: error: " in lines[0]

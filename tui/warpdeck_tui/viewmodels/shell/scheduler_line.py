@@ -19,7 +19,8 @@ MINUTES_FROM_S = 120
 TITLES = {"slurm": "Slurm"}
 GAP = 3
 """Number of blanks between two parts of a line."""
-SENTENCE_END = ". "
+BEFORE_STEP = (". ", ": ")
+"""Ends of the part of a problem that precedes its next step."""
 LEAST_PROBLEM = 24
 """Columns of a problem that are shown before its next step. Otherwise the next step is cut off, too."""
 
@@ -82,12 +83,17 @@ def rate_words(engine: EngineRow) -> str:
 
 
 def with_next_step(problem: str, width: int) -> str:
-    """Return a problem in at most `width` columns. Its beginning is shortened before its last sentence, the next step."""
+    """Return a problem in at most `width` columns. The next step at its end stays, and the part before it is shortened."""
     if cell_len(problem) <= width:
         return problem
-    fact, dot, step = problem.rstrip(".").rpartition(SENTENCE_END)
-    room = width - cell_len(f" {step}")
-    return f"{shortened(fact, room)} {step}" if dot and room >= LEAST_PROBLEM else shortened(problem, width)
+    end = max(problem.rfind(each) for each in BEFORE_STEP)
+    step = problem[end + 1 :]
+    room = width - cell_len(step)
+    return (
+        shortened(problem[:end], room) + step
+        if end > 0 and room >= LEAST_PROBLEM
+        else shortened(problem, width)
+    )
 
 
 def _one_line(text: str) -> str:

@@ -105,10 +105,15 @@ class Cluster:
         self._mark_changed([job.id for job in changes.jobs])
         await self.apply(changes)
 
-    async def apply(self, changes: JobChanges) -> None:
-        """Put changes into memory and into the record. If the disk is full, they are written with the next ones."""
+    async def apply(self, changes: JobChanges, *, begun: float | None = None) -> None:
+        """Put changes into memory and into the record. If the disk is full, they are written with the next ones.
+
+        `begun` is the time of the squeue that the changes come from. Jobs that were changed since then are left out.
+        """
         async with self._writing:
             state = self.state
+            if begun is not None:
+                changes.jobs = [job for job in changes.jobs if self.changed_at.get(job.id, 0.0) < begun]
             for job_id in changes.gone:
                 state.evict_job(job_id)
             for first in range(0, len(changes.jobs), JOBS_A_TURN):

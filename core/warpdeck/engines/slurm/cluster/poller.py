@@ -109,10 +109,14 @@ class Poller:
             await self.after_queue(changes)
 
     async def first_look(self) -> None:
-        """Wait until everything was read once, or an attempt has failed, but not longer than a user would wait."""
+        """Wait until everything was read once, or an attempt has failed, but not longer than a user would wait.
+
+        A user waits, so the allowance is that of a time when somebody looks.
+        """
         try:
-            async with asyncio.timeout(FIRST_LOOK_S):
-                await self._first_look.wait()
+            with self.watched():
+                async with asyncio.timeout(FIRST_LOOK_S):
+                    await self._first_look.wait()
         except TimeoutError:
             log.warning("Slurm has not answered within %.0f s", FIRST_LOOK_S)
 
@@ -203,8 +207,7 @@ class Poller:
                 compare(cluster.state, seen, changes, now=begun)
                 await asyncio.sleep(0)
         find_vanished(cluster.state, printed, changes, unseen=begun)
-        changes.jobs = [job for job in changes.jobs if cluster.changed_at.get(job.id, 0.0) < begun]
-        await cluster.apply(changes)
+        await cluster.apply(changes, begun=begun)
         cluster.was_read(printed, begun)
         if self.after_queue is not None:
             await self.after_queue(changes)

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 
 from warpdeck.engines.slurm.cluster.polling import Allowance
 from warpdeck.engines.slurm.commands import SlurmCommands
+from warpdeck.engines.slurm.programs import Programs
 from warpdeck.engines.slurm.versions import Feature, Version, has
 from warpdeck.model import Job, JobId
 from warpdeck_agent.wire import messages as wire
 
 from .job_link import JobLink, srun_arguments, start_link
 from .job_relay import JobRelay
-from .programs import Programs
 
 STEP_RPCS = 3
 """Requests of an srun that starts a step in a running job: the allocation, the step, and its end."""

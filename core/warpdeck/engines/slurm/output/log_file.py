@@ -96,6 +96,15 @@ class LogFile:
 
 
 def _open(path: str) -> _Opened:
+    try:
+        return _open_once(path)
+    except FileNotFoundError:
+        # NFS may remember for a minute that a name does not exist, but opening a folder asks the server.
+        os.close(os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        return _open_once(path)
+
+
+def _open_once(path: str) -> _Opened:
     # Without O_NONBLOCK, opening a pipe would wait for its writer.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     try:

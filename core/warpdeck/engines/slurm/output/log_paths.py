@@ -83,6 +83,11 @@ class LogFinder:
 
 
 def _resolved(job: Job) -> LogPaths:
+    request = job.request
+    if is_ours(job) and not request.output and not request.script and not request.holder:
+        # Slurm runs a command as a batch job, too, and gives it the usual file.
+        pattern = "slurm-%A_%a.out" if request.array else "slurm-%j.out"
+        job = msgspec.structs.replace(job, request=msgspec.structs.replace(request, output=pattern))
     out, err = output_paths(job)
     return LogPaths(out, err or out)
 

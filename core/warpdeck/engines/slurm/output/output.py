@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from warpdeck.base.errors import UserError
 from warpdeck.engines.shared.job_lookup import JobLookup
@@ -25,6 +27,7 @@ from .job_relay import JobRelay, code_of
 from .log_paths import LogFinder
 from .log_stream import LogRequest, LogStream, settled
 
+Over = Callable[[], Coroutine[Any, Any, None]]
 END_S = 20.0
 """Seconds for which the end of a job is awaited after its terminal has ended. Epilogs may take longer."""
 LOOK_S = 1.5
@@ -57,8 +60,13 @@ class SlurmOutput:
             )
         return await self.source(job, channel=message.channel, offset=message.offset, follow=message.follow)
 
-    async def source(self, job: Job, *, channel: str, offset: int = 0, follow: bool) -> ByteSource:
-        """Return an output file of a job that has begun. Raises UserError."""
+    async def source(
+        self, job: Job, *, channel: str, offset: int = 0, follow: bool, over: Over | None = None
+    ) -> ByteSource:
+        """Return an output file of a job that has begun. Raises UserError.
+
+        `over` returns when the command of the job has ended, which Slurm confirms a moment later.
+        """
         path = (await self.finder.paths(job, channel=channel)).of(channel)
         if not path:
             raise UserError(
@@ -70,7 +78,7 @@ class SlurmOutput:
             path=path,
             node=next(iter(nodes_of(job)), ""),
             offset=offset,
-            ended=partial(self._end_of, job) if follow else None,
+            ended=partial(self._end_of, job, over) if follow else None,
             exit=job.exit,
         )
         return partial(_open_log, request)
@@ -189,13 +197,22 @@ class SlurmOutput:
         except TimeoutError:
             return self.cluster.state.jobs.get(job.id, job)
 
-    async def _end_of(self, job: Job) -> Job:
+    async def _end_of(self, job: Job, over: Over | None = None) -> Job:
         """Return the job when this start of it has ended."""
+
+        def is_over(now: Job) -> bool:
+            return now.is_finished or now.state is JobState.PENDING or now.restarts != job.restarts
+
         with self.waits.poller.watched():
-            return await self.waits.waits.until(
-                job,
-                lambda now: now.is_finished or now.state is JobState.PENDING or now.restarts != job.restarts,
-            )
+            end = asyncio.ensure_future(self.waits.waits.until(job, is_over))
+            signs = [asyncio.ensure_future(over())] if over is not None else []
+            try:
+                await asyncio.wait([end, *signs], return_when=asyncio.FIRST_COMPLETED)
+                async with self.waits.looking(job.id):
+                    return await end
+            finally:
+                for task in (end, *signs):
+                    task.cancel()
 
     async def _over(self, job: Job) -> None:
         await self.waits.waits.end_of_start(job)

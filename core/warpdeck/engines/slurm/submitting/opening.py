@@ -10,6 +10,7 @@ from warpdeck.engines.slurm.cluster.cluster import Cluster
 from warpdeck.engines.slurm.cluster.poller import Poller
 from warpdeck.engines.slurm.cluster.polling import Allowance
 from warpdeck.engines.slurm.commands import SlurmCommands
+from warpdeck.engines.slurm.programs import Programs
 from warpdeck.engines.slurm.settings import SlurmSettings
 from warpdeck.engines.slurm.versions import Version
 
@@ -27,6 +28,7 @@ def open_submissions(
     settings: SlurmSettings,
     lookup: JobLookup,
     version: Version,
+    programs: Programs,
 ) -> SlurmSubmissions:
     """Return the part of the engine that submits jobs."""
     folder = shared_folder(settings)
@@ -39,6 +41,7 @@ def open_submissions(
         folders=folders,
         trees=TreeFiles(os.path.join(folder, "code")),
         lookup=lookup,
+        programs=programs,
         clock=cluster.clock,
     )
 

@@ -18,7 +18,9 @@ from warpdeck.engines.shared.job_lookup import JobLookup
 from warpdeck.engines.shared.resubmit import asked_again
 from warpdeck.engines.slurm.cluster.cluster import Cluster
 from warpdeck.engines.slurm.cluster.poller import Poller
-from warpdeck.model import Request
+from warpdeck.engines.slurm.own_user import require_own_user
+from warpdeck.engines.slurm.programs import Programs
+from warpdeck.model import JobId, Request
 from warpdeck.model.created_by_nonce import CreatedObject, RequestId, find_created
 from warpdeck.ports.caller import Caller, Principal
 from warpdeck.ports.engine import TreeUpload
@@ -51,6 +53,7 @@ class SlurmSubmissions:
     folders: JobFolders
     trees: TreeFiles
     lookup: JobLookup
+    programs: Programs
     clock: Callable[[], float]
     unsettled: set[JobFolder] = field(default_factory=set, init=False)
     """Folders of submissions that were interrupted. `upkeep` finds out which jobs they have become."""
@@ -68,7 +71,7 @@ class SlurmSubmissions:
         return _answer(await self.create(caller.who, requests, mark_of(message)))
 
     async def dry_run(self, caller: Caller, message: ask.DryRun) -> ForecastRow:
-        self._refuse_others(caller.who)
+        require_own_user(caller.who, self.cluster.uid)
         requests = [_checked(each) for each in (message.request, *message.components)]
         self.search.allowance.count(SUBMIT_RPCS, time.monotonic())
         return await forecast(self.sbatch.commands, requests, self.sbatch.version, now=self.clock())
@@ -80,7 +83,7 @@ class SlurmSubmissions:
         return results.StoredTree(have=True, sha256=found.sha256, size_bytes=found.size_bytes)
 
     async def receive_tree(self, caller: Caller, message: ask.PutTree) -> TreeUpload:
-        self._refuse_others(caller.who)
+        require_own_user(caller.who, self.cluster.uid)
         return self.trees.receive(
             caller.who.uid, message.tree, sha256=message.sha256, size_bytes=message.size_bytes
         )
@@ -98,7 +101,7 @@ class SlurmSubmissions:
         `start` is the command that the job becomes instead of the script or program of the request. The job's folder is
         given to it before sbatch runs. If the caller is cancelled, the submission goes on.
         """
-        self._refuse_others(who)
+        require_own_user(who, self.cluster.uid)
         work = self._create(who, tuple(map(_checked, requests)), request_id, start)
         return await self._to_the_end(work)
 
@@ -134,6 +137,8 @@ class SlurmSubmissions:
             intent = Intent(
                 user=who.user, uid=who.uid, request_id=request_id, at_unix=self.clock(), requests=own
             )
+            if start is None and own[0].pty is not None:
+                start = await self._on_terminal(own[0])
             if not folder.exists():
                 files = self._files(folder, own[0], start)
                 await asyncio.to_thread(self.folders.make, folder, intent, files)
@@ -164,32 +169,34 @@ class SlurmSubmissions:
         except OSError as error:
             folder.remove()
             raise UserError(f"cannot write {folder.path}: {error.strerror}", "Free space there.") from error
-        if state is Outcome.UNKNOWN and (made := await self.settle(folder, intent)) is not None:
+        if state is not Outcome.REFUSED and (made := await self.settle(folder, intent)) is not None:
             return made
-        if state is Outcome.SUBMITTED:
-            return await self.complete(folder, intent)
         refused = refusal(folder)
         folder.remove()
         raise refused
 
     async def settle(self, folder: JobFolder, intent: Intent) -> CreatedObject | None:
         """Return the job that a locked folder has become, or None if it is certain that nothing was submitted."""
-        state = outcome(folder)
-        if state is Outcome.UNKNOWN and (job_id := await self.search.find(folder)) is not None:
-            folder.settled(job_id)
-            state = Outcome.SUBMITTED
-        return await self.complete(folder, intent) if state is Outcome.SUBMITTED else None
-
-    async def complete(self, folder: JobFolder, intent: Intent) -> CreatedObject:
-        """Record the job of a folder and return it. Raises StoreError."""
         job_id = folder.job_id()
-        assert job_id is not None
-        made = created_object(intent, job_id, now=self.clock())
-        await record(self.cluster, intent, made)
+        if job_id is None and outcome(folder) is Outcome.UNKNOWN:
+            job_id = await self.search.find(folder)
+        return await self.complete(folder, intent, job_id) if job_id is not None else None
+
+    async def complete(self, folder: JobFolder, intent: Intent, job_id: JobId) -> CreatedObject:
+        """Record the job of a folder and return it. Raises StoreError."""
+        made = find_created(self.cluster.state.created, intent.uid, intent.request_id)
+        if made is None:
+            made = created_object(intent, job_id, now=self.clock())
+            await record(self.cluster, intent, made)
         self.cluster.scripts[folder.run] = job_id
         folder.settled(job_id)
         self.poller.hurry()
         return made
+
+    async def _on_terminal(self, request: Request) -> StartCommand:
+        """Return the command for a job with a terminal. Raises UserError."""
+        terminal = await self.programs.terminal(request)
+        return lambda folder: [*terminal, *start_command(folder.path, request)]
 
     def _files(self, folder: JobFolder, request: Request, start: StartCommand | None) -> dict[str, str]:
         command = start(folder) if start is not None else start_command(folder.path, request)
@@ -208,14 +215,6 @@ class SlurmSubmissions:
         if request.snapshot is None:
             return request
         return msgspec.structs.replace(request, snapshot=self.trees.uploaded(who.uid, request.snapshot))
-
-    def _refuse_others(self, who: Principal) -> None:
-        if who.uid != self.cluster.uid:
-            raise UserError(
-                f"this gateway to Slurm submits jobs of its own user only, not of {who.user}",
-                "Start your own with `warpdeck --engine slurm`.",
-                code="denied",
-            )
 
 
 def _answer(made: CreatedObject) -> results.SubmittedJob:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from warpdeck.base.errors import UserError
 from warpdeck.fleet.build import build_local_zipapp
+from warpdeck.model import Request
 
 _RUN = """\
 #!/bin/sh
@@ -41,6 +42,11 @@ class Programs:
         if not self._run or not os.path.exists(self._run):
             self._run = await asyncio.to_thread(self._write)
         return self._run
+
+    async def terminal(self, request: Request) -> list[str]:
+        """Return the beginning of a command line that runs a command on a terminal. Raises UserError."""
+        assert request.pty is not None
+        return [await self.run(), "jobterminal", str(request.pty.rows), str(request.pty.cols)]
 
     def _write(self) -> str:
         folder = os.path.join(self.folder, "programs")
