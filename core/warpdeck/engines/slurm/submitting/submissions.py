@@ -34,7 +34,7 @@ from .job_folder import Intent, JobFolder, JobFolders
 from .new_jobs import created_object, record
 from .sbatch import Outcome, Sbatch, outcome, refusal, withheld
 from .unsettled import Search
-from .wrapper import CODE, SCRIPT, START, code_text, run_text, start_command, start_text
+from .wrapper import CODE, SCRIPT, START, code_text, has_tasks, run_text, start_command, start_text
 
 log = logging.getLogger("warpdeck.slurm")
 SUBMIT_RPCS = 1
@@ -159,19 +159,14 @@ class SlurmSubmissions:
         if (made := await self.settle(folder, intent)) is not None:
             return made
         self.search.allowance.count(SUBMIT_RPCS, time.monotonic())
+        failure: UserError | None = None
         try:
             state = await self.sbatch.submit(folder, intent.requests, lock=lock)
-        except UserError:
-            state = outcome(folder)
-            if state is Outcome.REFUSED:
-                folder.remove()
-                raise
-        except OSError as error:
-            folder.remove()
-            raise UserError(f"cannot write {folder.path}: {error.strerror}", "Free space there.") from error
+        except UserError as error:
+            state, failure = outcome(folder), error
         if state is not Outcome.REFUSED and (made := await self.settle(folder, intent)) is not None:
             return made
-        refused = refusal(folder)
+        refused = failure or refusal(folder)
         folder.remove()
         raise refused
 
@@ -202,7 +197,8 @@ class SlurmSubmissions:
         command = start(folder) if start is not None else start_command(folder.path, request)
         if not command:
             raise UserError("the job has neither a script nor a command", "submit a script with a #! line")
-        files = {"run": run_text(folder.path), START: start_text(command, withheld(request))}
+        srun = self.sbatch.commands.program("srun") if start is None and has_tasks(request) else ""
+        files = {"run": run_text(folder.path), START: start_text(command, withheld(request), srun=srun)}
         if request.script:
             files[SCRIPT] = request.script
         if request.snapshot is not None:
