@@ -21,7 +21,18 @@ from warpdeck.model import ArraySpec, Request, Resources, Snapshot
 from warpdeck.protocol import requests as ask
 
 TREE = "ab" * 20
-OF_THE_SITE = ("SLURM", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES", "TMPDIR")
+OF_THE_SITE = (
+    "SLURM",
+    "HYDRA",
+    "I_MPI",
+    "OMPI",
+    "PRTE",
+    "ZE_",
+    "CUDA_VISIBLE_DEVICES",
+    "GPU_DEVICE_ORDINAL",
+    "ROCR_VISIBLE_DEVICES",
+    "TMPDIR",
+)
 OF_THE_RIG = {"PATH", "LD_LIBRARY_PATH", "PWD", "OLDPWD", "SHLVL", "_", "HOSTNAME", "ENVIRONMENT"}
 """Variables that the rig's program around sbatch and the shells set."""
 

@@ -7,34 +7,37 @@ import pwd
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
 
-from warpdeck.base.errors import UserError
 from warpdeck.base.paths import Paths
 from warpdeck.config import Config
+from warpdeck.controller.loop.scheduler_statistics import SchedulerStatistics
 from warpdeck.engines.shared.history import StateHistory
 from warpdeck.engines.shared.job_lookup import JobLookup
 from warpdeck.engines.shared.job_records import RecordSearch
 from warpdeck.engines.shared.job_waits import JobWaits
 from warpdeck.engines.shared.jobs import StateJobs
 from warpdeck.engines.shared.subscriptions import Changes
-from warpdeck.ports.engine import UNSUPPORTED, Engine
+from warpdeck.ports.engine import Engine
 from warpdeck.store import SqliteStore
 
+from .accounting import SlurmAccounting
 from .cluster.cluster import Cluster
+from .cluster.kept_answers import KeptAnswers
 from .cluster.poller import Poller
 from .cluster.polling import Allowance
 from .cluster.quick_looks import SlurmWaits
 from .commands import SlurmCommands
 from .forecasts import SlurmForecasts
 from .history.accounting import INTERVAL_S, Accounting
-from .history.curves import SlurmCurves
+from .history.curves import NoCurves
+from .nodes.nodes import SlurmNodes
 from .orders.commands import OrderCommands
 from .orders.orders import SlurmOrders
 from .output.job_links import JobLinks
 from .output.log_paths import LogFinder
 from .output.output import SlurmOutput
 from .processes.sessions import SlurmSessions
+from .processes.steps import SlurmSteps
 from .programs import Programs
 from .settings import SlurmSettings
 from .site import SlurmSite
@@ -44,29 +47,6 @@ from .submitting.recorded_code import RecordedCode
 from .submitting.submissions import SlurmSubmissions
 from .submitting.upkeep import Upkeep
 from .versions import read_version
-
-
-class Missing:
-    """A part of the engine that does not exist yet, or of which only `present` exists."""
-
-    def __init__(self, present: object = None) -> None:
-        self._present = present
-
-    def __getattr__(self, name: str) -> Any:
-        def refuse(*arguments: object, **named: object) -> Any:
-            raise UserError("this is not possible over Slurm yet", code=UNSUPPORTED)
-
-        return getattr(self._present, name, refuse)
-
-
-class NoSteps:
-    """The part of EngineSteps that the server calls at its start and end."""
-
-    def start(self) -> None:
-        return None
-
-    def stop(self) -> None:
-        return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,8 +90,9 @@ async def slurm_engine(
             programs,
         )
         links = _links(made, programs)
-        async with submissions.running(), Upkeep(submissions).running(), links.running():
-            yield _engine(made, submissions, links)
+        steps, upkeep = _steps(made), Upkeep(submissions)
+        async with submissions.running(), upkeep.running(), links.running(), steps.running():
+            yield _engine(made, submissions, links, steps)
 
 
 @asynccontextmanager
@@ -131,7 +112,14 @@ async def gateway(
         await cluster.load()
         allowance = Allowance(settings)
         poller = Poller(cluster, commands, allowance)
-        site = SlurmSite(cluster=cluster, poller=poller, version=version)
+        kept = KeptAnswers(commands=commands, allowance=allowance, poller=poller)
+        site = SlurmSite(
+            cluster=cluster,
+            poller=poller,
+            version=version,
+            kept=kept,
+            statistics=SchedulerStatistics(clock()),
+        )
         lookup = JobLookup(state=cluster.state, store=store, config=Config)
         cluster.script_folder = JobFolders(shared_folder(settings)).path
         accounting = Accounting(
@@ -158,9 +146,8 @@ async def gateway(
         await store.close()
 
 
-def _engine(made: Gateway, submissions: SlurmSubmissions, links: JobLinks) -> Engine:
+def _engine(made: Gateway, submissions: SlurmSubmissions, links: JobLinks, steps: SlurmSteps) -> Engine:
     cluster, clock = made.cluster, made.clock
-    missing: Any = Missing()
     jobs = StateJobs(
         state=cluster.state,
         store=cluster.store,
@@ -185,21 +172,21 @@ def _engine(made: Gateway, submissions: SlurmSubmissions, links: JobLinks) -> En
         runs=OrderCommands(cluster, made.commands, made.allowance),
         code=RecordedCode(submissions),
     )
-    site: Any = Missing(made.site)
     output = _output(made, links)
-    steps: Any = Missing(NoSteps())
     return Engine(
-        site=site,
-        accounting=missing,
+        site=made.site,
+        accounting=SlurmAccounting(cluster=cluster, lookup=made.lookup, kept=made.site.kept),
         jobs=jobs,
         submissions=submissions,
         orders=orders,
-        nodes=missing,
+        nodes=SlurmNodes(
+            cluster=cluster, commands=made.commands, allowance=made.allowance, kept=made.site.kept
+        ),
         history=StateHistory(
             state=cluster.state,
             store=cluster.store,
             search=RecordSearch(cluster.state, cluster.store),
-            curve_reader=SlurmCurves(made.lookup),
+            curve_reader=NoCurves(),
             clock=clock,
         ),
         output=output,
@@ -220,13 +207,27 @@ def _links(made: Gateway, programs: Programs) -> JobLinks:
     )
 
 
-def _output(made: Gateway, links: JobLinks) -> SlurmOutput:
+def _waits(made: Gateway) -> SlurmWaits:
     cluster = made.cluster
     waits = JobWaits(state=cluster.state, ends=cluster.ends, hub=cluster.hub, clock=made.clock)
+    return SlurmWaits(waits=waits, poller=made.poller)
+
+
+def _steps(made: Gateway) -> SlurmSteps:
+    return SlurmSteps(
+        cluster=made.cluster,
+        waits=_waits(made),
+        commands=made.commands,
+        allowance=made.allowance,
+        clock=made.clock,
+    )
+
+
+def _output(made: Gateway, links: JobLinks) -> SlurmOutput:
     return SlurmOutput(
-        cluster=cluster,
+        cluster=made.cluster,
         lookup=made.lookup,
-        waits=SlurmWaits(waits=waits, poller=made.poller),
+        waits=_waits(made),
         finder=LogFinder(made.commands, made.allowance),
         links=links,
     )
