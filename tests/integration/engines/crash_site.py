@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -111,6 +112,13 @@ class CrashSite:
             stdout=subprocess.PIPE,
             text=True,
         )
+
+    def order(self, process: subprocess.Popen[str], last: int, name: str) -> str:
+        """Let a gateway submit a job and be killed at a line. Return how it ended."""
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(json.dumps([last, name, f"nonce of {name}"]) + "\n")
+        process.stdin.flush()
+        return process.stdout.readline().strip()
 
 
 async def submit(submissions: EngineSubmissions, site: CrashSite, name: str) -> JobId:

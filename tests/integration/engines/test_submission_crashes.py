@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from tests.slurm_parity.peer.real_slurm import RealSlurm
 from tests.support.home import temporary_home
 from tests.support.waiting import eventually, eventually_async
 
-from warpdeck.base.errors import UNCERTAIN, UserError
+from warpdeck.base.errors import UserError
 from warpdeck.engines.slurm.submitting.upkeep import Upkeep
 
 POINTS = 40
@@ -38,21 +37,13 @@ def site(slurm: RealSlurm) -> Iterator[CrashSite]:
         yield CrashSite(slurm, home)
 
 
-def order(process: subprocess.Popen[str], last: int, name: str) -> str:
-    """Let a gateway submit a job and be killed at a line. Return how it ended."""
-    assert process.stdin is not None and process.stdout is not None
-    process.stdin.write(json.dumps([last, name, f"nonce of {name}"]) + "\n")
-    process.stdin.flush()
-    return process.stdout.readline().strip()
-
-
 @pytest.mark.slurm
 async def test_a_gateway_that_is_killed_at_any_line_submits_each_job_once(site: CrashSite) -> None:
     with site.process() as process:
-        lines = int(order(process, 0, "counted"))
+        lines = int(site.order(process, 0, "counted"))
         points = [1 + number * lines // POINTS for number in range(POINTS)]
         names = [f"killed-{point}" for point in points]
-        ended = [order(process, point, name) for point, name in zip(points, names, strict=True)]
+        ended = [site.order(process, point, name) for point, name in zip(points, names, strict=True)]
         assert process.stdin is not None
         process.stdin.close()
     assert ended.count("-9") >= POINTS - 2, ended
@@ -114,7 +105,7 @@ async def test_the_upkeep_completes_or_removes_what_a_killed_gateway_has_left(si
         assert submissions.folders.all() == []
     site.use("exec >/dev/null", "kill -9 $PPID")
     with site.process() as process:
-        assert order(process, 0, "left") == "-9"
+        assert site.order(process, 0, "left") == "-9"
         assert process.stdin is not None
         process.stdin.close()
     async with site.gateway() as (made, submissions):
@@ -142,35 +133,4 @@ async def test_a_refusal_of_slurm_leaves_nothing(site: CrashSite) -> None:
         assert os.listdir(submissions.folders.path) == []
         # The nonce was not used up.
         assert (await submissions.submit(ME, message)).job_id
-    site.slurm.ok("scancel", "--user=root")
-
-
-@pytest.mark.slurm
-async def test_a_slurmctld_that_is_down_gets_the_job_later(site: CrashSite) -> None:
-    async with site.gateway() as (_, submissions):
-        site.signal("KILL")
-        with pytest.raises(UserError, match="Unable to contact slurm controller"):
-            await submit(submissions, site, "down")
-        assert submissions.folders.all() == []
-        site.restart()
-        assert await submit(submissions, site, "down")
-    assert site.count("down") == 1
-    site.slurm.ok("scancel", "--user=root")
-
-
-@pytest.mark.slurm
-async def test_a_slurmctld_that_is_killed_while_sbatch_waits_gets_the_job_once(site: CrashSite) -> None:
-    async with site.gateway() as (_, submissions):
-        site.signal("STOP")
-        waiting = asyncio.create_task(submit(submissions, site, "stopped"))
-        await eventually_async((site.folder / "paused").exists, what="sbatch")
-        await eventually_async(lambda: site.is_waiting("sbatch"), what="a connection to slurmctld")
-        site.signal("KILL")
-        with pytest.raises(UserError) as uncertain:
-            await waiting
-        assert uncertain.value.code in (UNCERTAIN, "slurm_unreachable")
-        site.restart()
-        job = await submit(submissions, site, "stopped")
-        assert await submit(submissions, site, "stopped") == job
-    assert site.count("stopped") == 1
     site.slurm.ok("scancel", "--user=root")

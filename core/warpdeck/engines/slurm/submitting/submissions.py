@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
@@ -118,8 +119,14 @@ class SlurmSubmissions:
     async def _to_the_end(self, work: Coroutine[Any, Any, CreatedObject]) -> CreatedObject:
         task = asyncio.create_task(work)
         self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        task.add_done_callback(self._ended)
         return await asyncio.shield(task)
+
+    def _ended(self, task: asyncio.Task[CreatedObject]) -> None:
+        self._running.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # If the caller has left, nobody else tells the error.
+            log.info("a submission ended with an error: %s", error)
 
     async def _create(
         self,
@@ -174,7 +181,7 @@ class SlurmSubmissions:
         """Return the job that a locked folder has become, or None if it is certain that nothing was submitted."""
         job_id = folder.job_id()
         if job_id is None and outcome(folder) is Outcome.UNKNOWN:
-            job_id = await self.search.find(folder)
+            job_id = await self.search.find(folder, since_unix=intent.at_unix)
         return await self.complete(folder, intent, job_id) if job_id is not None else None
 
     async def complete(self, folder: JobFolder, intent: Intent, job_id: JobId) -> CreatedObject:
@@ -210,7 +217,10 @@ class SlurmSubmissions:
         """Return the request with the facts of its uploaded code. Raises UserError if it was not uploaded."""
         if request.snapshot is None:
             return request
-        return msgspec.structs.replace(request, snapshot=self.trees.uploaded(who.uid, request.snapshot))
+        found = self.trees.uploaded(who.uid, request.snapshot)
+        # The upkeep removes code that was not used for long.
+        os.utime(self.trees.path(who.uid, found.tree))
+        return msgspec.structs.replace(request, snapshot=found)
 
 
 def _answer(made: CreatedObject) -> results.SubmittedJob:
