@@ -113,14 +113,14 @@ class CrashSite:
             text=True,
         )
 
-    def order(self, process: subprocess.Popen[str], last: int, name: str) -> str:
+    def order(self, process: subprocess.Popen[str], last: int, name: str, *, hold: bool = True) -> str:
         """Let a gateway submit a job and be killed at a line. Return how it ended."""
         assert process.stdin is not None and process.stdout is not None
-        process.stdin.write(json.dumps([last, name, f"nonce of {name}"]) + "\n")
+        process.stdin.write(json.dumps([last, name, f"nonce of {name}", hold]) + "\n")
         process.stdin.flush()
         return process.stdout.readline().strip()
 
 
-async def submit(submissions: EngineSubmissions, site: CrashSite, name: str) -> JobId:
-    message = submission(site.folder, name, f"nonce of {name}")
+async def submit(submissions: EngineSubmissions, site: CrashSite, name: str, *, hold: bool = True) -> JobId:
+    message = submission(site.folder, name, f"nonce of {name}", hold=hold)
     return JobId((await submissions.submit(ME, message)).job_id)

@@ -1,8 +1,9 @@
 """Gateways in processes of their own that are killed with SIGKILL while they submit a job.
 
-The program reads orders as lines of JSON: [number of the line of code at which it kills itself, name of the job, nonce]. For
-each order it forks a process with a gateway, and prints how that process ended: the number of lines that it counted, or
--9. Lines are counted in the code that submits, from the request on. The modules are imported once.
+The program reads orders as lines of JSON: [number of the line of code at which it kills itself, name of the job, nonce,
+whether the job is held]. For each order it forks a process with a gateway, and prints how that process ended: the number
+of lines that it counted, or -9. Lines are counted in the code that submits, from the request on. The modules are imported
+once.
 """
 
 from __future__ import annotations
@@ -61,12 +62,12 @@ class LineCounter:
         return self._line
 
 
-def submission(folder: Path, name: str, nonce: str) -> ask.Submit:
-    """Return the request for a job that stays in the queue."""
+def submission(folder: Path, name: str, nonce: str, *, hold: bool = True) -> ask.Submit:
+    """Return the request for a job that stays in the queue, at least while it is held."""
     request = Request(
         name=name,
         script="#!/bin/sh\ntrue\n",
-        hold=True,
+        hold=hold,
         submit_dir=str(folder),
         env={"PATH": "/usr/bin:/bin"},
     )
@@ -98,11 +99,11 @@ async def _submit(home: Path, last: int, message: ask.Submit) -> int:
 def main() -> None:
     home = Path(sys.argv[1])
     for line in sys.stdin:
-        last, name, nonce = json.loads(line)
+        last, name, nonce, hold = json.loads(line)
         read, write = os.pipe()
         pid = os.fork()
         if pid == 0:
-            count = asyncio.run(_submit(home, last, submission(home.parent, name, nonce)))
+            count = asyncio.run(_submit(home, last, submission(home.parent, name, nonce, hold=hold)))
             os.write(write, str(count).encode())
             os._exit(0)
         os.close(write)

@@ -73,7 +73,7 @@ async def test_a_new_gateway_waits_for_the_sbatch_of_a_killed_one(site: CrashSit
     name = f"paused-{position}"
     with site.process() as process:
         assert process.stdin is not None
-        process.stdin.write(json.dumps([0, name, f"nonce of {name}"]) + "\n")
+        process.stdin.write(json.dumps([0, name, f"nonce of {name}", True]) + "\n")
         process.stdin.flush()
         eventually((site.folder / "paused").exists, what="sbatch")
         if position == "after":

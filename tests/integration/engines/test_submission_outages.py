@@ -73,16 +73,21 @@ async def test_a_job_that_slurm_forgot_is_found_in_the_accounting() -> None:
         site = CrashSite(slurm, home)
         site.use("exec >/dev/null", "kill -9 $PPID")
         with site.process() as process:
-            assert site.order(process, 0, "forgotten") == "-9"
+            # Slurm accounts for a job from the moment on at which only the resources are missing.
+            slurm.ok("sbatch", "--exclusive", "--output=/dev/null", "--wrap=sleep 600")
+            eventually(
+                lambda: "R" in slurm.ok("squeue", "-h", "-o", "%t"), what="the job that holds the node"
+            )
+            assert site.order(process, 0, "forgotten", hold=False) == "-9"
             assert process.stdin is not None
             process.stdin.close()
-        slurm.ok("scancel", "--user=root")
-        eventually(lambda: not site.jobs(), what="slurmctld to forget the job")
-        eventually(lambda: "run" in slurm.ok("sacct", "-n", "-X", "-o", "SubmitLine%300"), what="sacct")
+        eventually(lambda: "/run" in slurm.ok("sacct", "-n", "-X", "-o", "SubmitLine%400"), what="sacct")
+        slurm.ok("scancel", "--name=forgotten")
+        eventually(lambda: site.count("forgotten") == 0, what="slurmctld to forget the job")
         site.use("", "")
         async with site.gateway() as (made, submissions):
-            job = await submit(submissions, site, "forgotten")
-            assert slurm.ok("sacct", "-n", "-X", "-o", "JobID").split() == [str(job)]
+            job = await submit(submissions, site, "forgotten", hold=False)
+            assert slurm.ok("sacct", "-n", "-X", "--name=forgotten", "-o", "JobID").split() == [str(job)]
             recorded = await made.cluster.store.job(job)
             assert recorded is not None and recorded.request.script == "#!/bin/sh\ntrue\n"
 
