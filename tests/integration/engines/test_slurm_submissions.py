@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import io
 import os
@@ -227,3 +228,42 @@ async def test_long_names_and_comments_are_recorded_completely(rig: Rig) -> None
     job = await rig.ran("true", name=name, comment=comment)
     row = (await rig.detail(job)).row
     assert (row.name, row.comment) == (name, comment)
+
+
+@pytest.mark.slurm
+async def test_a_job_gets_the_soft_limits_of_its_request(rig: Rig) -> None:
+    job = await rig.ran("ulimit -Sn; ulimit -Sc", limits={"NOFILE": 321, "CORE": 0})
+    assert out(rig, job) == "321\n0\n"
+
+
+@pytest.mark.slurm
+async def test_an_environment_that_no_process_can_receive_is_refused(rig: Rig) -> None:
+    with pytest.raises(UserError, match="Argument list too long"):
+        await rig.submit("true", env={"LARGE": "x" * 200_000})
+    assert list((rig.folder.parent / "shared" / "jobs").iterdir()) == []
+
+
+@pytest.mark.slurm
+async def test_a_submission_goes_on_if_its_client_leaves(rig: Rig) -> None:
+    message = ask.Submit(request=rig.request("true", hold=True), nonce=os.urandom(8).hex())
+    for turns in range(40):
+        leaving = asyncio.create_task(rig.engine.submissions.submit(rig.user, message))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        leaving.cancel()
+        await asyncio.wait([leaving])
+    made = await rig.engine.submissions.submit(rig.user, message)
+    assert await rig.engine.submissions.submit(rig.user, message) == made
+    rows = await rig.engine.jobs.rows(rig.user, ask.Jobs(names=("job",)))
+    assert [row.label for row in rows[0 : len(rows)] if not isinstance(row, dict)].count(made.label) == 1
+    jobs = list((rig.folder.parent / "shared" / "jobs").iterdir())
+    assert len(jobs) == 1
+
+
+@pytest.mark.slurm
+async def test_a_job_of_plain_sbatch_is_not_submitted_again(slurm: RealSlurm, rig: Rig) -> None:
+    job = slurm.ok("sbatch", "--hold", "--parsable", "--wrap=true").strip()
+    await rig.until(job, lambda row: row.name == "wrap")
+    with pytest.raises(UserError, match="was not submitted with warpdeck"):
+        await rig.engine.submissions.rerun(rig.user, ask.Rerun(job=job))
+    await rig.cancel(job)

@@ -18,6 +18,7 @@ from warpdeck.controller.launch.code_trees import TreeFiles
 from warpdeck.engines.shared.job_lookup import JobLookup
 from warpdeck.engines.shared.resubmit import asked_again
 from warpdeck.engines.slurm.cluster.cluster import Cluster
+from warpdeck.engines.slurm.cluster.job_changes import is_ours
 from warpdeck.engines.slurm.cluster.poller import Poller
 from warpdeck.engines.slurm.own_user import require_own_user
 from warpdeck.engines.slurm.programs import Programs
@@ -69,6 +70,11 @@ class SlurmSubmissions:
         number = int(task) if task.isdecimal() else None
         family = await self.lookup.components_of(await self.lookup.find(message.job))
         requests = [asked_again(each, who=caller.who, task=number) for each in family]
+        if not is_ours(family[0]):
+            raise UserError(
+                f"job {family[0].label()} was not submitted with warpdeck, so its script is not recorded",
+                "submit its script with `warpdeck submit`; `scontrol write batch_script` may still have it",
+            )
         return _answer(await self.create(caller.who, requests, mark_of(message)))
 
     async def dry_run(self, caller: Caller, message: ask.DryRun) -> ForecastRow:
@@ -135,6 +141,8 @@ class SlurmSubmissions:
         request_id: RequestId | None,
         start: StartCommand | None,
     ) -> CreatedObject:
+        if (found := find_created(self.cluster.state.created, who.uid, request_id)) is not None:
+            return found
         self.sbatch.arguments(requests)
         own = tuple(self._with_tree(who, each) for each in requests)
         folder = self.folders.of(who.uid, request_id)
