@@ -107,9 +107,17 @@ class Cluster:
         self._mark_changed([job.id for job in changes.jobs])
         await self.apply(changes)
 
-    async def apply(self, changes: JobChanges) -> None:
-        """Put changes into memory and into the record. If the disk is full, they are written with the next ones."""
+    async def apply(self, changes: JobChanges, *, begun: float | None = None) -> None:
+        """Put changes into memory and into the record. If the disk is full, they are written with the next ones.
+
+        `begun` is the time of the squeue that the changes come from. Jobs that were changed since then are left out.
+        """
         async with self._writing:
+            if begun is not None:
+                later = changes.jobs[changes.shown :]
+                changes.jobs[changes.shown :] = [
+                    job for job in later if self.changed_at.get(job.id, 0.0) < begun
+                ]
             for job_id in changes.gone:
                 self.state.evict_job(job_id)
             for _ in range(changes.shown, len(changes.jobs), JOBS_A_TURN):

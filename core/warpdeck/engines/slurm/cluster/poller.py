@@ -277,9 +277,7 @@ class Poller:
                     cluster.show(changes, most=FIRST_JOBS)  # The first screen need not wait for a long queue.
                     self._first_look.set()
         find_vanished(cluster.state, printed, changes, unseen=begun)
-        later = changes.jobs[changes.shown :]
-        changes.jobs[changes.shown :] = [job for job in later if cluster.changed_at.get(job.id, 0.0) < begun]
-        await cluster.apply(changes)
+        await cluster.apply(changes, begun=begun)
         cluster.was_read(printed, begun)
         if self.after_queue is not None:
             await self.after_queue(changes)
