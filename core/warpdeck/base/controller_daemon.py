@@ -59,7 +59,8 @@ def ensure_running(paths: Paths, *, local_node: bool = True) -> bool:
     if host := other_host(paths):
         raise UserError(
             f"the {daemon} in {paths.home} runs on {host}",
-            f"use warpdeck on {host}, stop it there with `warpdeck down`, or set WARPDECK_HOME to a folder of this machine",
+            f"use warpdeck on {host}, stop it there with `warpdeck down`, or start another one with a folder of this "
+            f"machine: `WARPDECK_HOME=FOLDER warpdeck --engine {engine} up`",
         )
     if paths.is_of_another:
         raise UserError(f"no {daemon} runs in {paths.home}", "ask its owner to start it with `warpdeck up`")
@@ -177,6 +178,8 @@ def _lock_holder(paths: Paths) -> list[str]:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return os.pread(descriptor, MAX_LOCK_BYTES, 0).decode("ascii", "replace").split()
+    except OSError:
+        return []  # The file system has no locks, so no process holds one. `take_lock` reports it.
     finally:
         os.close(descriptor)
     return []
@@ -194,6 +197,12 @@ def take_lock(paths: Paths) -> int:
         os.close(descriptor)
         raise UserError(
             f"a {paths.daemon} is already running in {paths.home}", "see `warpdeck status`"
+        ) from error
+    except OSError as error:  # some network file systems, such as Lustre without the mount option flock
+        os.close(descriptor)
+        raise UserError(
+            f"cannot lock {paths.lock}: {os.strerror(error.errno or 0)}",
+            "set WARPDECK_HOME to a folder on a local disk",
         ) from error
     os.ftruncate(descriptor, 0)
     host = f" {os.uname().nodename}" if paths.engine == SLURM else ""

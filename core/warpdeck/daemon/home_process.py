@@ -72,16 +72,15 @@ def run_process(paths: Paths, serve: Callable[[], Coroutine[Any, Any, None]]) ->
 
 @contextlib.contextmanager
 def _claimed(paths: Paths) -> Iterator[None]:
-    """Record the engine of a new home, unless the start fails before the home has a database. Raises UserError."""
+    """Record the engine of a new home, unless the process ends before the home has a database. Raises UserError."""
     is_new = not paths.recorded_engine
     claim_home(paths)
     try:
         yield
-    except BaseException:
+    finally:
         if is_new and not os.path.exists(paths.database):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(paths.engine_file)
-        raise
 
 
 def handle_signals() -> Signals:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.slurm_parity.peer.real_slurm import RealSlurm
-from tests.support.home import Home
+from tests.support.home import VERB_S, Home
 from tests.support.processes import has_ended, running
 from tests.support.terminal import Terminal
 from tests.support.waiting import eventually
@@ -74,6 +75,18 @@ def test_a_killed_gateway_is_started_again_by_the_next_command(gateway: Home) ->
     assert pid_of(gateway) != pid
 
 
+def test_a_program_chooses_slurm_with_an_argument(gateway: Home) -> None:
+    code = "import warpdeck\nwith warpdeck.Client(engine='slurm') as deck: print(deck.status().engine.name)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=gateway.environ, capture_output=True, text=True, timeout=VERB_S
+    )
+    assert (done.returncode, done.stdout) == (0, "slurm\n"), done.stderr
+    rows = gateway.json("status", "--machine")["processes"]
+    assert [(row["kind"], row["pid"]) for row in rows if row["home"] == str(gateway.path)] == [
+        ("gateway", pid_of(gateway))
+    ]
+
+
 def test_a_gateway_survives_sighup(gateway: Home) -> None:
     gateway.ok("--engine", "slurm", "up")
     pid = pid_of(gateway)
@@ -110,6 +123,22 @@ def test_a_start_without_slurm_is_refused_and_leaves_the_home_free(gateway: Home
     assert first.startswith("warpdeck: the gateway did not start: cannot run ") and "PATH" in second
     assert gateways(gateway) == []
     assert not (gateway.path / "engine").exists()
+
+
+def test_a_gateway_that_waits_for_slurm_can_be_stopped(gateway: Home, short_tmp: Path) -> None:
+    program = short_tmp / "slow" / "sbatch"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\nexec tail -f /dev/null\n")
+    program.chmod(0o755)
+    gateway.environ["PATH"] = f"{program.parent}:{gateway.environ['PATH']}"
+    starting = at_terminal(gateway, "--engine", "slurm", "up")
+    eventually(
+        lambda: running("tail\0-f\0/dev/null", f"{program.parent}", also_in_environ=True),
+        what="a slow sbatch",
+    )
+    assert gateway.ok("--engine", "slurm", "down") == "gateway stopped; jobs keep running\n"
+    assert "the gateway did not start" in starting.rest()
+    assert gateways(gateway) == [] and not (gateway.path / "engine").exists()
 
 
 def test_a_wrong_setting_is_reported_with_its_file(gateway: Home) -> None:

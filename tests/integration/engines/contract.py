@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import hashlib
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,8 @@ from warpdeck.protocol import requests as ask
 from warpdeck.protocol.job_rows import JobDetail, JobRow
 from warpdeck.protocol.results import LogOpened
 from warpdeck_agent.wire.steps import EVERY_TASK, OUT, TASK_HEADER
+
+Test = Callable[[Any, "Rig"], Coroutine[Any, Any, None]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,6 +172,25 @@ def code(refused: pytest.ExceptionInfo[UserError]) -> str:
     return refused.value.code
 
 
+def needs(*actions: Action) -> Callable[[Test], Test]:
+    """Return a decorator for a test of these actions.
+
+    If the engine cannot perform one of them, the test asserts that the engine tells the reason.
+    """
+
+    def decorate(test: Test) -> Test:
+        @functools.wraps(test)
+        async def run(self: EngineContract, rig: Rig) -> None:
+            reasons = [rig.engine.site.capabilities()[action] for action in actions]
+            if not any(reasons):
+                await test(self, rig)
+            assert all(reason == "" or len(reason.split()) > 3 for reason in reasons), reasons
+
+        return run
+
+    return decorate
+
+
 class EngineContract:
     """The tests. They share one engine, so each uses jobs of its own."""
 
@@ -208,6 +230,7 @@ class EngineContract:
         assert code(refused) == "not_admin"
         assert (await site.diagnosis(rig.admin, ask.Diagnosis(reset=True))).requests == {}
 
+    @needs(Action.CONFIG, Action.RELOAD, Action.AMEND)
     async def test_a_configuration_comes_into_force_completely_or_not_at_all(self, rig: Rig) -> None:
         site, key = rig.engine.site, ("scheduler",)
         await site.amend(
@@ -441,7 +464,12 @@ class EngineContract:
         await rig.until(job, lambda row: row.state == "SUSPENDED")
         await orders.change(rig.admin, ask.Resume(jobs=(job,)))
         await rig.until(job, lambda row: row.state == "RUNNING")
-        await orders.change(rig.user, ask.Tell(jobs=(job,), text="back at work"))
+        await rig.cancel(job)
+
+    @needs(Action.TELL)
+    async def test_a_line_is_shown_to_the_users_of_a_running_job(self, rig: Rig) -> None:
+        job = await rig.running()
+        await rig.engine.orders.change(rig.user, ask.Tell(jobs=(job,), text="back at work"))
         await rig.cancel(job)
 
     async def test_a_job_waits_for_its_code_until_that_is_recorded(self, rig: Rig) -> None:
@@ -462,6 +490,7 @@ class EngineContract:
             await nodes.rows(rig.user, ask.Nodes(name="nowhere"))
         assert code(refused) == "not_found"
 
+    @needs(Action.NODE_CHECK)
     async def test_the_health_of_nodes_is_told(self, rig: Rig) -> None:
         for caller in (rig.user, rig.admin):
             [row] = (await rig.engine.nodes.health(caller, ask.NodeCheck())).nodes
@@ -477,6 +506,7 @@ class EngineContract:
         assert not row.state.startswith("drain")
         await rig.reached(job)
 
+    @needs(Action.NODE_REMOVE)
     async def test_a_node_with_jobs_is_not_removed(self, rig: Rig) -> None:
         job = await rig.running()
         with pytest.raises(UserError):
@@ -484,6 +514,7 @@ class EngineContract:
         assert len(await rig.engine.nodes.rows(rig.user, ask.Nodes())) == 1
         await rig.cancel(job)
 
+    @needs(Action.NODES_AT)
     async def test_nodes_have_a_past_and_no_future(self, rig: Rig) -> None:
         job = await rig.running()
         [row] = (await rig.engine.nodes.past(rig.user, ask.NodesAt(at=time.time())))[0:10]

@@ -54,9 +54,10 @@ CHANGES: list[tuple[str, Any, str, str]] = [
     ("max_switches", 1, "Switches", "1@00:05:00"),
     ("switches_wait_s", 90, "Switches", "1@00:01:30"),
     ("admin_comment", "hello", "AdminComment", "hello"),
-    ("gpus", GpuRequest(total=2, type="a100"), "TresPerJob", "{gpu}:a100:2"),
+    ("gpus", GpuRequest(total=2), "TresPerJob", "{gpu}:2"),
     ("gpus", GpuRequest(per_node=1), "TresPerNode", "{gpu}:1"),
     ("gpus", GpuRequest(), "TresPerNode", ""),
+    ("gpus", GpuRequest(total=2, type="a100"), "TresPerJob", "{gpu}:a100:2"),
 ]
 """Field, value, and what scontrol shows: key and value."""
 REFUSED: list[dict[str, Any]] = [

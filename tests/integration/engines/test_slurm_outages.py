@@ -9,7 +9,7 @@ from contextlib import aclosing
 
 import pytest
 import pytest_asyncio
-from tests.integration.engines.contract import Rig
+from tests.integration.engines.contract import Rig, labels
 from tests.integration.engines.slurm_rig import slurm_rig, small_slurm
 from tests.slurm_parity.peer.real_slurm import RealSlurm
 from tests.support.waiting import eventually_async
@@ -47,7 +47,7 @@ class TestOutages:
 
     async def labels(self, rig: Rig) -> list[str]:
         rows = await rig.engine.jobs.rows(rig.user, ask.Jobs())
-        return [row.label for row in rows[0 : len(rows)]]
+        return labels(rows[0 : len(rows)])
 
     async def until_read_after(self, rig: Rig, begun: float) -> None:
         site = rig.engine.site

@@ -22,10 +22,11 @@ from warpdeck_tui.table.actions import ACTIONS
 from warpdeck_tui.table.actions.requests import REQUESTS, requests_of
 from warpdeck_tui.table.bindings import command_of
 from warpdeck_tui.viewmodels import Line
+from warpdeck_tui.viewmodels.jobs.environment import environment_lines
 from warpdeck_tui.viewmodels.jobs.job import gpu_page
 from warpdeck_tui.viewmodels.jobs.job_columns import job_row
 from warpdeck_tui.viewmodels.nodes.node_page import Missing, page
-from warpdeck_tui.viewmodels.nodes.nodes import all_unmeasured, gpu_cell, gpu_detail, node_lines
+from warpdeck_tui.viewmodels.nodes.nodes import all_unmeasured, gpu_cell, gpu_detail, legend, node_lines
 from warpdeck_tui.viewmodels.shell.scheduler_line import scheduler_lines
 from warpdeck_tui.viewmodels.site.idle_gpus import idle_words, unmeasured_words
 
@@ -340,6 +341,21 @@ def test_idle_gpus_are_not_denied_where_nobody_measures() -> None:
     )
     assert unmeasured_words([replace(row, gpu_util_pct=90), replace(row, gpus=0)], NOW) == ""
     assert idle_words([]) == "No idle GPUs"
+
+
+def test_an_environment_that_nobody_recorded_is_not_called_empty() -> None:
+    assert texts(environment_lines({}, is_recorded=False)) == ["", "environment   not recorded"]
+    assert texts(environment_lines({})) == ["", "environment   0 variables"]
+    assert texts(environment_lines({"A": "1"}, is_recorded=False)) == [
+        "",
+        "environment   1 variable",
+        "  A=1",
+    ]
+
+
+def test_the_legend_of_owners_explains_unknown_jobs_only_where_they_occur() -> None:
+    assert "? allocated to an unknown job" in legend("owner", unmeasured=True)
+    assert "?" not in legend("owner")
 
 
 async def test_the_plain_text_of_the_site_says_which_tables_have_no_data(folder: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from warpdeck.base import paths as paths_module
+from warpdeck.base.controller_daemon import running_pid, take_lock
 from warpdeck.base.engine_choice import claim_home, save_engine, use_engine
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import OWN, SLURM, Paths, chosen_engine, default_paths
@@ -174,6 +177,17 @@ def test_shims_are_refused_for_slurm(user: Path, capsys: pytest.CaptureFixture[s
 def test_completion_offers_engines_and_then_verbs(user: Path) -> None:
     assert [each.word for each in complete(["warpdeck", "--engine", ""])] == [OWN, SLURM]
     assert "status" in [each.word for each in complete(["warpdeck", "--engine", "slurm", "sta"])]
+
+
+def test_a_file_system_without_locks_is_reported(user: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def flock(descriptor: int, operation: int) -> None:
+        raise OSError(errno.ENOSYS, "no locks")
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    home = Paths(str(user), wanted_engine=SLURM)
+    with pytest.raises(UserError, match=r"cannot lock .*controller.lock: Function not implemented"):
+        take_lock(home)
+    assert running_pid(home) == 0
 
 
 # The offer

@@ -29,6 +29,7 @@ from warpdeck_tui.screens.shared.job_log import JobLog
 from warpdeck_tui.screens.shared.key_line import KeyLine
 from warpdeck_tui.screens.shared.tab_line import TabLine
 from warpdeck_tui.table.bindings import bindings
+from warpdeck_tui.viewmodels import Line
 from warpdeck_tui.viewmodels.jobs import job as view
 from warpdeck_tui.viewmodels.jobs.changes import changes_text, last_that_worked
 from warpdeck_tui.viewmodels.jobs.environment import environment_lines
@@ -218,7 +219,7 @@ class JobScreen(DeckScreen):
         self.query_one("#details", TextPane).show(
             [
                 *view.details(detail, now=now, forecast=self._forecast, ended=ended),
-                *(environment_lines(self._variables) if self._variables is not None else ()),
+                *self._environment(),
             ],
             styles,
         )
@@ -230,6 +231,11 @@ class JobScreen(DeckScreen):
         self.query_one("#side", Static).update(Folded(side, styles))
         if self._pane == "code":
             self.query_one(CodePane).look(detail.snapshot)
+
+    def _environment(self) -> list[Line]:
+        if self._variables is None:
+            return []
+        return environment_lines(self._variables, is_recorded=self.deck.board.scheduler.is_own)
 
     @work(exclusive=True, group="environment")
     async def _look_at_environment(self) -> None:

@@ -36,6 +36,8 @@ class NodeScreen(NodeVerbs):
         self._span = 0
         self._curves: list[CurveRow] = []
         self._told = "Loading..."
+        self._no_curves = ""
+        """Why another scheduler has no curves of this node. Our own one has them, except while a node is away."""
 
     def compose(self) -> ComposeResult:
         yield Static("", id="head", markup=False)
@@ -66,7 +68,7 @@ class NodeScreen(NodeVerbs):
                 span=self._span,
                 told=self._told,
                 width=self.size.width,
-                missing=Missing(curves=reason("curves"), checks=reason("node_check")),
+                missing=Missing(curves=self._no_curves, checks=reason("node_check")),
             )
             self.query_one(TextPane).show(lines, self.deck.palette)
         self.show_keys()
@@ -79,16 +81,20 @@ class NodeScreen(NodeVerbs):
     async def _ask(self) -> None:
         if self.deck.front is not self:
             return
-        if self.deck.board.scheduler.reason("curves"):
-            return
-        try:
-            told = await self.deck.core.node_curves(self._node_name, step_s=SPANS[self._span][0])
-            self._curves, self._told = told.curves, ""
-        except UserError as error:
-            self._curves, self._told = [], error.message
+        scheduler = self.deck.board.scheduler
+        self._no_curves = scheduler.reason("curves")
+        if not self._no_curves:
+            try:
+                told = await self.deck.core.node_curves(self._node_name, step_s=SPANS[self._span][0])
+                self._curves, self._told = told.curves, ""
+            except UserError as error:
+                self._curves, self._told = [], error.message
+                self._no_curves = "" if scheduler.is_own else error.message
         self.draw()
 
     def applies(self, action: str) -> bool:
+        if action == "span":
+            return not self._no_curves
         return action != "drain" or self.node is not None
 
     def action_span(self) -> None:

@@ -8,28 +8,30 @@ import pwd
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
 
-from warpdeck.base.errors import UserError
 from warpdeck.base.paths import Paths
 from warpdeck.config import Config
+from warpdeck.controller.loop.scheduler_statistics import SchedulerStatistics
 from warpdeck.engines.shared.history import StateHistory
 from warpdeck.engines.shared.job_lookup import JobLookup
 from warpdeck.engines.shared.job_records import RecordSearch
 from warpdeck.engines.shared.job_waits import JobWaits
 from warpdeck.engines.shared.jobs import StateJobs
 from warpdeck.engines.shared.subscriptions import Changes
-from warpdeck.ports.engine import UNSUPPORTED, Engine
+from warpdeck.ports.engine import Engine
 from warpdeck.store import SqliteStore
 
+from .accounting import SlurmAccounting
 from .cluster.cluster import Cluster
+from .cluster.kept_answers import KeptAnswers
 from .cluster.poller import Poller
 from .cluster.polling import Allowance
 from .cluster.quick_looks import SlurmWaits
 from .commands import SlurmCommands
 from .forecasts import SlurmForecasts
 from .history.accounting import INTERVAL_S, Accounting
-from .history.curves import SlurmCurves
+from .history.curves import NoCurves
+from .nodes.nodes import SlurmNodes
 from .orders.commands import OrderCommands
 from .orders.orders import SlurmOrders
 from .output.job_links import JobLinks
@@ -47,19 +49,6 @@ from .submitting.recorded_code import RecordedCode
 from .submitting.submissions import SlurmSubmissions
 from .submitting.upkeep import Upkeep
 from .versions import read_version
-
-
-class Missing:
-    """A part of the engine that does not exist yet, or of which only `present` exists."""
-
-    def __init__(self, *present: object) -> None:
-        self._present = present
-
-    def __getattr__(self, name: str) -> Any:
-        def refuse(*arguments: object, **named: object) -> Any:
-            raise UserError("this is not possible over Slurm yet", code=UNSUPPORTED)
-
-        return next((getattr(each, name) for each in self._present if hasattr(each, name)), refuse)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +115,14 @@ async def gateway(
         await cluster.load()
         allowance = Allowance(settings)
         poller = Poller(cluster, commands, allowance)
-        site = SlurmSite(cluster=cluster, poller=poller, version=version)
+        kept = KeptAnswers(commands=commands, allowance=allowance, poller=poller)
+        site = SlurmSite(
+            cluster=cluster,
+            poller=poller,
+            version=version,
+            kept=kept,
+            statistics=SchedulerStatistics(clock()),
+        )
         lookup = JobLookup(state=cluster.state, store=store, config=Config)
         cluster.script_folder = JobFolders(shared_folder(settings)).path
         accounting = Accounting(
@@ -155,7 +151,6 @@ async def gateway(
 
 def _engine(made: Gateway, submissions: SlurmSubmissions, links: JobLinks, steps: SlurmSteps) -> Engine:
     cluster, clock = made.cluster, made.clock
-    missing: Any = Missing()
     jobs = StateJobs(
         state=cluster.state,
         store=cluster.store,
@@ -172,30 +167,29 @@ def _engine(made: Gateway, submissions: SlurmSubmissions, links: JobLinks, steps
         end_waiters=cluster.ends,
         clock=clock,
     )
-    orders: Any = Missing(
-        SlurmOrders(
-            cluster=cluster,
-            poller=made.poller,
-            commands=made.commands,
-            version=made.site.version,
-            runs=OrderCommands(cluster, made.commands, made.allowance),
-        ),
-        RecordedCode(submissions),
+    orders = SlurmOrders(
+        cluster=cluster,
+        poller=made.poller,
+        commands=made.commands,
+        version=made.site.version,
+        runs=OrderCommands(cluster, made.commands, made.allowance),
+        code=RecordedCode(submissions),
     )
-    site: Any = Missing(made.site)
     output = _output(made, links)
     return Engine(
-        site=site,
-        accounting=missing,
+        site=made.site,
+        accounting=SlurmAccounting(cluster=cluster, lookup=made.lookup, kept=made.site.kept),
         jobs=jobs,
         submissions=submissions,
         orders=orders,
-        nodes=missing,
+        nodes=SlurmNodes(
+            cluster=cluster, commands=made.commands, allowance=made.allowance, kept=made.site.kept
+        ),
         history=StateHistory(
             state=cluster.state,
             store=cluster.store,
             search=RecordSearch(cluster.state, cluster.store),
-            curve_reader=SlurmCurves(made.lookup),
+            curve_reader=NoCurves(),
             clock=clock,
         ),
         output=output,

@@ -1,20 +1,35 @@
-"""The cluster as a whole: Slurm's version, the age of the data, partitions, and the load that we cause."""
+"""The cluster as a whole: Slurm's version, the age of the data, the tables of the site, and its statistics."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from warpdeck.ports.engine import Action, SiteSummary
+import msgspec
+
+from warpdeck.base.errors import UserError
+from warpdeck.controller.loop.scheduler_statistics import SchedulerStatistics
+from warpdeck.ports.caller import Caller, require_admin
+from warpdeck.ports.engine import UNSUPPORTED, Action, SiteSummary
+from warpdeck.protocol import requests as ask
+from warpdeck.protocol import results
 from warpdeck.protocol.site_rows import EngineRow
 
-from .capabilities import capabilities
+from .capabilities import IMPOSSIBLE, capabilities
 from .cluster.cluster import Cluster
+from .cluster.kept_answers import KeptAnswers
 from .cluster.poller import Poller
+from .commands import UNREACHABLE
+from .reading.site_tables import read_licenses, read_reservations, read_statistics
 from .versions import Version
 
 MAX_UNREADABLE = 20
 """Maximum number of unreadable database rows that a summary lists."""
+RESERVATIONS = ("scontrol", "--oneliner", "show", "reservation")
+LICENSES = ("scontrol", "--oneliner", "show", "licenses")
+SDIAG = ("sdiag",)
+TABLE_S = 60.0
+"""Seconds for which the reservations, the licenses and Slurm's statistics are kept."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +39,9 @@ class SlurmSite:
     cluster: Cluster
     poller: Poller
     version: Version
+    kept: KeptAnswers
+    statistics: SchedulerStatistics
+    """The requests of our clients. The other statistics are Slurm's own."""
 
     @property
     def identity(self) -> str:
@@ -49,3 +67,51 @@ class SlurmSite:
             nodes=len(self.cluster.nodes.rows),
             unreadable=[row.description for row in state.unreadable[:MAX_UNREADABLE]],
         )
+
+    def count_request(self, kind: str, user: str, took_s: float) -> None:
+        self.statistics.count_request(kind, user, took_s)
+
+    async def diagnosis(self, caller: Caller, message: ask.Diagnosis) -> results.SchedulerDiagnosis:
+        now, index = self.cluster.clock(), self.cluster.state.index
+        if message.reset:
+            require_admin(caller.who)
+            self.statistics.reset(now)
+        try:
+            slurm = read_statistics(await self.kept.read(*SDIAG, keep_s=TABLE_S))
+        except UserError:
+            slurm = {}  # A site may keep sdiag from its users.
+        queue = {"now": now, "waiting": len(index.pending), "running": len(index.active)}
+        return msgspec.convert(self.statistics.as_dict() | slurm | queue, results.SchedulerDiagnosis)
+
+    async def partitions(self, caller: Caller, message: ask.Partitions) -> results.PartitionList:
+        return results.PartitionList(partitions=self.cluster.partitions, configured=True)
+
+    async def reservations(self, caller: Caller, message: ask.Reservations) -> results.ReservationList:
+        text = await self.kept.read(*RESERVATIONS, keep_s=TABLE_S)
+        return results.ReservationList(reservations=read_reservations(text, now=self.cluster.clock()))
+
+    async def licenses(self, caller: Caller, message: ask.Licenses) -> results.LicenseList:
+        return results.LicenseList(licenses=read_licenses(await self.kept.read(*LICENSES, keep_s=TABLE_S)))
+
+    async def settings(self, caller: Caller, message: ask.Settings) -> results.SlurmParameters:
+        if not self.cluster.config:
+            raise UserError(
+                "Slurm has not told its configuration yet", self.cluster.problem, code=UNREACHABLE
+            )
+        return results.SlurmParameters(settings=dict(self.cluster.config))
+
+    async def plugin_options(self, caller: Caller, message: ask.PluginOptions) -> results.PluginOptionList:
+        return results.PluginOptionList(options={})
+
+    async def config(self, caller: Caller, message: ask.ConfigInForce) -> results.ConfigText:
+        raise _impossible(Action.CONFIG)
+
+    async def reload(self, caller: Caller, message: ask.Reload) -> results.Reloaded:
+        raise _impossible(Action.RELOAD)
+
+    async def amend(self, caller: Caller, message: ask.Amend) -> results.Reloaded:
+        raise _impossible(Action.AMEND)
+
+
+def _impossible(action: Action) -> UserError:
+    return UserError(IMPOSSIBLE[action], code=UNSUPPORTED)

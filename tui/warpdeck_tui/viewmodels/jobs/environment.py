@@ -25,12 +25,13 @@ _OF_A_LOGIN = re.compile(
 """Variables that differ between logins or submissions, and those that repeat the options of the job."""
 
 
-def environment_lines(variables: Mapping[str, str]) -> list[Line]:
-    """Return the lines of all variables, sorted by name."""
-    lines: list[Line] = [
-        (),
-        (Cell("environment", "accent"), Cell(f"   {plural(len(variables), 'variable')}", "muted")),
-    ]
+def environment_lines(variables: Mapping[str, str], *, is_recorded: bool = True) -> list[Line]:
+    """Return the lines of all variables, sorted by name.
+
+    `is_recorded` is false if the scheduler may know nothing about the environment of the job.
+    """
+    count = plural(len(variables), "variable") if variables or is_recorded else "not recorded"
+    lines: list[Line] = [(), (Cell("environment", "accent"), Cell(f"   {count}", "muted"))]
     for name in sorted(variables):
         shown = _value(name, variables[name])
         lines.append(

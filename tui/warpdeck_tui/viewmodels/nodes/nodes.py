@@ -35,6 +35,7 @@ ALLOCATED, THIS_JOB, FREE = ("alloc", 4), ("=this", 7), ("free", 0)
 """Text and heat step of a GPU without readings."""
 NO_READINGS = "no readings"
 UNMEASURED_LEGEND = "no readings   alloc: allocated   =this: to this job   ! unavailable"
+UNMEASURED_OWNERS = "job on the GPU   · free   ? allocated to an unknown job"
 OWNER_LEGEND = "job on the GPU   · free   other: process outside any job"
 
 
@@ -120,8 +121,8 @@ def legend(metric: str, *, past: bool = False, unmeasured: bool = False) -> str:
 
     `unmeasured` is true if no GPU has readings.
     """
-    if unmeasured and metric != "owner":
-        return UNMEASURED_LEGEND
+    if unmeasured:
+        return UNMEASURED_OWNERS if metric == "owner" else UNMEASURED_LEGEND
     if metric == "owner":
         return (
             "job on the GPU at that time   · free   other: process outside any job" if past else OWNER_LEGEND

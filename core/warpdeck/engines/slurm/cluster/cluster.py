@@ -42,6 +42,8 @@ class NodeRows:
         self._state = state
         self.rows: dict[NodeName, NodeRow] = {}
         self.partitions: dict[NodeName, list[str]] = {}
+        self.flags: dict[NodeName, frozenset[str]] = {}
+        """The words of the states of the nodes."""
 
     def names(self) -> list[NodeName]:
         return list(self.rows)
@@ -187,6 +189,7 @@ class Cluster:
         rows: Sequence[NodeRow],
         partitions_of: dict[str, list[str]],
         partitions: Sequence[PartitionRow],
+        flags: dict[str, frozenset[str]],
     ) -> None:
         """Replace the nodes and the partitions."""
         fresh = {NodeName(row.name): row for row in rows}
@@ -194,8 +197,25 @@ class Cluster:
         changed = [name for name, row in fresh.items() if not _looks_equal(before.get(name), row)]
         self.nodes.rows = fresh
         self.nodes.partitions = {NodeName(name): found for name, found in partitions_of.items()}
+        self.nodes.flags = {NodeName(name): found for name, found in flags.items()}
         self.partitions = list(partitions)
         self.hub.touch(nodes=[*changed, *(name for name in before if name not in fresh)])
+
+    def put_node(
+        self, row: NodeRow, partitions_of: dict[str, list[str]], flags: dict[str, frozenset[str]]
+    ) -> None:
+        """Replace one node, because a user has changed it."""
+        name = NodeName(row.name)
+        self.nodes.rows[name] = row
+        self.nodes.partitions[name] = partitions_of[row.name]
+        self.nodes.flags[name] = flags[row.name]
+        self.hub.touch(nodes=[name])
+
+    async def note_created(self, created: CreatedObject) -> None:
+        """Record that a request has created an object other than a job. Raises StoreError."""
+        async with self._writing:
+            await self.commits.commit(Changes(created=(created,)))
+            upsert_created(self.state.created, created)
 
     def evict(self) -> None:
         """Remove jobs from memory that ended long ago. The record keeps them."""

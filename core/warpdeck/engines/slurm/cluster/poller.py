@@ -12,7 +12,7 @@ from warpdeck.base.errors import UserError
 from warpdeck.engines.slurm.commands import Record, SlurmCommands
 from warpdeck.engines.slurm.reading.job_table import COLUMNS, SeenJob, read_job
 from warpdeck.engines.slurm.reading.marked_table import MalformedTable
-from warpdeck.engines.slurm.reading.node_table import partitions_of, read_nodes
+from warpdeck.engines.slurm.reading.node_table import flags_of, partitions_of, read_nodes
 from warpdeck.engines.slurm.reading.partition_table import read_partitions
 from warpdeck.model import JobId
 
@@ -232,7 +232,7 @@ class Poller:
         text = await self._commands.read(*NODES)
         partitions, _ = await self._read_seldom(PARTITIONS)
         rows = read_nodes(text, at=self._cluster.clock())
-        self._cluster.put_nodes(rows, partitions_of(text), read_partitions(partitions, rows))
+        self._cluster.put_nodes(rows, partitions_of(text), read_partitions(partitions, rows), flags_of(text))
 
     async def _read_seldom(self, argv: tuple[str, ...]) -> tuple[str, bool]:
         """Return the output of a command, and whether it is new. Raises UserError."""

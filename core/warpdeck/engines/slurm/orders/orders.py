@@ -19,6 +19,7 @@ from warpdeck.engines.slurm.cluster.job_changes import JobChanges
 from warpdeck.engines.slurm.cluster.poller import Poller
 from warpdeck.engines.slurm.commands import SlurmCommands, command_error
 from warpdeck.engines.slurm.own_user import require_own_user
+from warpdeck.engines.slurm.submitting.recorded_code import RecordedCode
 from warpdeck.engines.slurm.versions import Version
 from warpdeck.model import Job, JobId
 from warpdeck.model.change import JobChange
@@ -56,6 +57,10 @@ class SlurmOrders:
     commands: SlurmCommands
     version: Version
     runs: OrderCommands
+    code: RecordedCode
+
+    async def record_code(self, caller: Caller, message: ask.CodeRecorded) -> results.Changed:
+        return await self.code.record_code(caller, message)
 
     async def cancel(self, caller: Caller, message: ask.Cancel) -> results.Canceled:
         require_own_user(caller.who, self.cluster.uid)

@@ -151,7 +151,7 @@ def read_job(fields: Mapping[str, str]) -> SeenJob:
         held=waits and code in _HELD,
         held_by_admin=waits and code == "JobHeldAdmin",
         special_exit=fields["state"] == "SPECIAL_EXIT",
-        requeued_held=fields["state"] == "REQUEUE_HOLD",
+        requeued_held=fields["state"] != "SPECIAL_EXIT" and reasons.is_requeued_held(fields["reason"]),
         partition="" if waits else fields["partition"],
         priority=None if waits else _number(fields["priority"]),
         time_limit_s=values.duration_s(fields["time_limit"]),

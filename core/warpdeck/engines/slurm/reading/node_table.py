@@ -116,6 +116,18 @@ def partitions_of(text: str) -> dict[str, list[str]]:
     }
 
 
+def flags_of(text: str) -> dict[str, frozenset[str]]:
+    """Return the words of the state of each node, in lower case: the base state, and flags such as drain."""
+    lines = [NODE.fields(line) for line in text.splitlines() if line.startswith("NodeName=")]
+    return {fields["NodeName"]: _words(fields.get("State", "")) for fields in lines}
+
+
+def _words(state: str) -> frozenset[str]:
+    """Return the words of a state. The mark * means that the node does not respond."""
+    silent = {"not_responding"} if "*" in state else set()
+    return frozenset(_FLAGS.sub("", state).lower().split("+")) | silent
+
+
 def _number(fields: Mapping[str, str], name: str) -> int:
     text = fields.get(name, "")
     return int(text) if text.isdigit() else 0

@@ -54,6 +54,24 @@ SENTENCES: dict[str, str] = {
     "TimeLimit": "it reached its time limit",
 }
 
+REQUEUED_HELD = "job requeued in held state"
+DESCRIPTIONS: dict[str, tuple[str, str]] = {
+    REQUEUED_HELD: (
+        "JobHeldUser",
+        "it was requeued and is held; `warpdeck release` releases it",
+    ),
+    "launch failed requeued held": (
+        "JobHeldUser",
+        "its launch failed, and it is held; `warpdeck release` releases it",
+    ),
+}
+"""Texts that Slurm shows in place of a code, with the code that is meant, and a sentence."""
+
+
+def is_requeued_held(reason: str) -> bool:
+    """Return whether the job is held because it was requeued with a hold."""
+    return reason.replace("_", " ") == REQUEUED_HELD
+
 
 def sentence(reason: str) -> tuple[str, str]:
     """Return the reason's code and sentence. `reason` is the text of squeue's field Reason.
@@ -66,10 +84,12 @@ def sentence(reason: str) -> tuple[str, str]:
             "ReqNodeNotAvail",
             "nodes that it needs are down, drained, or reserved for partitions of higher priority",
         )
+    if known := DESCRIPTIONS.get(reason.replace("_", " ")):
+        return known
     code, _, rest = (text or "None").partition(",")
-    known = SENTENCES.get(code, code)
+    meaning = SENTENCES.get(code, code)
     detail = rest.replace("_", " ").strip()
     if detail.startswith("UnavailableNodes:"):
         nodes = detail.removeprefix("UnavailableNodes:")
         detail = f"unavailable: {nodes}" if nodes else ""
-    return code, f"{known} ({detail})" if detail else known
+    return code, f"{meaning} ({detail})" if detail else meaning

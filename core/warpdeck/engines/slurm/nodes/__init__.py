@@ -1,0 +1,1 @@
+"""Nodes and reservations: their rows, and the orders for them, which Slurm permits to its administrators only."""
