@@ -66,6 +66,10 @@ class JobLinks:
                 del self._links[key]
                 self._starting.pop(key, None)
 
-        link = await start_link(self.commands, argv, forget)
+        try:
+            link = await start_link(self.commands, argv, forget)
+        except BaseException:
+            self._starting.pop(key, None)
+            raise
         self._links[key] = link
         return link
