@@ -37,8 +37,8 @@ from .sessions import source_of
 from .step_marker import UNKNOWN, StepId, StepMarker
 from .step_streams import SlurmStep
 
-RPCS = 3
-"""Requests of srun or salloc: the allocation, the step, and its end."""
+RPCS = 4
+"""Requests of srun or salloc: the allocation, the step, and the ends of both."""
 END_S = 20.0
 """Seconds for which the end of a released allocation is awaited."""
 LOOK_S = 4.0
