@@ -207,6 +207,10 @@ async def test_bytes_flow_while_slurmctld_is_down() -> None:
                 USER, ask.Tunnel(job=job, argv=("echo", "hi")), tunnel.progress
             )
             assert await tunnel.all(source) == b"hi\n"
+        async with gateway_in(folder) as engine:  # It has no connection to the job yet.
+            with pytest.raises(UserError, match="Unable to contact slurm controller") as refused:
+                await attached(engine, job, Client())
+            assert refused.value.code == ask.LOST
 
 
 async def test_a_tunnel_leads_to_the_node_that_is_named() -> None:

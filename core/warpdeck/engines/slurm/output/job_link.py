@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from warpdeck.base.errors import UserError
-from warpdeck.engines.slurm.commands import SlurmCommands, command_error
+from warpdeck.engines.slurm.commands import UNREACHABLE, SlurmCommands, command_error
 from warpdeck.fleet.channel_streams import ChannelStream, ChannelStreams
 from warpdeck.fleet.frame_writer import FrameWriter
 from warpdeck.fleet.inbound import decode
@@ -71,6 +71,7 @@ class JobLink:
             raise UserError(
                 f"srun did not start a step within {OPEN_S:.0f} s{said}",
                 "The node or slurmctld may be overloaded.",
+                code=UNREACHABLE,
             ) from error
         except ValueError as error:
             raise UserError("a task prolog printed a line that is too long") from error

@@ -13,6 +13,7 @@ from warpdeck.engines.shared.job_lookup import JobLookup
 from warpdeck.engines.shared.job_waits import LINK_S, has_begun
 from warpdeck.engines.slurm.cluster.cluster import Cluster
 from warpdeck.engines.slurm.cluster.quick_looks import SlurmWaits
+from warpdeck.engines.slurm.commands import UNREACHABLE
 from warpdeck.model import Job, JobId, JobState, NodeName
 from warpdeck.ports.caller import Caller
 from warpdeck.ports.engine import ForwardedJob, Progress
@@ -168,7 +169,8 @@ class SlurmOutput:
         except UserError as error:
             if (await self._now(job)).is_finished:
                 raise ended(job, code=ask.ENDED) from error
-            error.code = error.code or ask.LOST
+            if error.code == UNREACHABLE:
+                error.code = ask.LOST  # The client comes back, and the terminal is still there.
             raise
 
     async def _open_tunnel(self, job: Job, node: str, asked: wire.OpenTunnel, sink: ByteSink) -> ByteStream:
