@@ -149,12 +149,16 @@ async def test_text_of_srun_itself_is_the_answer(rig: Rig) -> None:
     assert isinstance(found, CommandText) and found.text.startswith("slurm") and found.code == 0
 
 
-async def test_others_get_neither_steps_nor_allocations(rig: Rig) -> None:
+async def test_others_get_neither_steps_nor_allocations_nor_sessions(rig: Rig) -> None:
     steps, progress = rig.engine.steps, Client().progress
     with pytest.raises(UserError, match="its own user only"):
         await steps.srun(rig.other, ask.Srun(words=("true",), cwd="/"), progress)
     with pytest.raises(UserError, match="its own user only"):
         await steps.salloc(rig.other, ask.Salloc(words=("true",), cwd="/"), progress)
+    with pytest.raises(UserError, match="its own user only"):
+        await rig.engine.sessions.run(rig.other, ask.Run(words=("true",), errors=2, cwd="/"))
+    with pytest.raises(UserError, match="its own user only"):
+        await rig.engine.sessions.open(rig.other, ask.Session(words=("--pty", "sh"), cwd="/"))
 
 
 async def test_a_terminal_in_a_step_is_refused_with_the_way_to_get_one(rig: Rig) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -128,13 +129,11 @@ class SlurmOutput:
     async def settle(self, caller: Caller, message: ask.Settle) -> results.Result:
         """Wait until the files of a job that has ended no longer grow."""
         jobs = [job for job in self.cluster.state.named(JobId(message.job)) if job.uid == self.cluster.uid]
-        paths = [await self.finder.paths(job) for job in jobs if nodes_of(job)]
-        try:
+        with suppress(TimeoutError, UserError):
+            paths = [await self.finder.paths(job) for job in jobs if nodes_of(job)]
             async with asyncio.timeout(LINK_S), asyncio.TaskGroup() as group:
                 for path in {path for pair in paths for path in pair if path}:
                     group.create_task(settled(path))
-        except TimeoutError:
-            pass
         return results.Result()
 
     def _own(self, job: Job) -> Job:

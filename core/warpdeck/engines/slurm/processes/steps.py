@@ -33,6 +33,7 @@ from warpdeck.protocol import requests as ask
 
 from .allocations import HOLDER, REVOKED, Allocation, granted, left_alone, without_command
 from .launcher import Launcher, start
+from .own_user import refuse_others
 from .sessions import source_of
 from .step_marker import UNKNOWN, StepId, StepMarker
 from .step_streams import SlurmStep
@@ -78,7 +79,7 @@ class SlurmSteps:
     async def srun(
         self, caller: Caller, message: ask.Srun, progress: Progress
     ) -> SlurmStep | CommandText | EndedStep:
-        self._refuse_others(caller)
+        refuse_others(caller, uid=self.cluster.uid)
         _refuse_terminal(message.words)
         self.allowance.count(RPCS, time.monotonic())
         own_prolog = "SLURM_PROLOG" in message.env or any(
@@ -116,7 +117,7 @@ class SlurmSteps:
         )
 
     async def salloc(self, caller: Caller, message: ask.Salloc, progress: Progress) -> HeldAllocation:
-        self._refuse_others(caller)
+        refuse_others(caller, uid=self.cluster.uid)
         asked = salloc_options(read_salloc(message.words, source_of(caller, message, now=self.clock())))
         self.allowance.count(RPCS, time.monotonic())
         words = ["salloc", *without_command(message.words, asked.command)]
@@ -133,7 +134,7 @@ class SlurmSteps:
         return self._answer(made, asked)
 
     async def salloc_attach(self, caller: Caller, message: ask.SallocAttach) -> HeldAllocation:
-        self._refuse_others(caller)
+        refuse_others(caller, uid=self.cluster.uid)
         if message.job not in self._held:
             raise UserError(
                 f"allocation {message.job} no longer exists",
@@ -226,14 +227,6 @@ class SlurmSteps:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-    def _refuse_others(self, caller: Caller) -> None:
-        if caller.who.uid != self.cluster.uid:
-            raise UserError(
-                f"this gateway to Slurm runs steps of its own user only, not of {caller.who.user}",
-                "Start your own with `warpdeck --engine slurm`.",
-                code="denied",
-            )
 
 
 async def _created(
