@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pwd
 from collections.abc import AsyncGenerator, Callable
@@ -36,6 +37,7 @@ from .orders.orders import SlurmOrders
 from .output.job_links import JobLinks
 from .output.log_paths import LogFinder
 from .output.output import SlurmOutput
+from .processes.output_files import remove_old
 from .processes.sessions import SlurmSessions
 from .processes.steps import SlurmSteps
 from .programs import Programs
@@ -91,6 +93,7 @@ async def slurm_engine(
         )
         links = _links(made, programs)
         steps, upkeep = _steps(made), Upkeep(submissions)
+        await asyncio.to_thread(remove_old, shared_folder(settings))
         async with submissions.running(), upkeep.running(), links.running(), steps.running():
             yield _engine(made, submissions, links, steps)
 

@@ -27,6 +27,8 @@ NODES = ("scontrol", "--oneliner", "--details", "show", "node")
 PARTITIONS = ("scontrol", "--oneliner", "show", "partition")
 RETRY_S = 5.0
 """Seconds until the next attempt after Slurm did not answer. An attempt that fails costs slurmctld nothing or little."""
+LOOK_RPCS = 3
+"""Requests of a squeue for one job: the job, the partitions and the federation."""
 MAX_RETRY_S = 60.0
 EVICT_S = 60.0
 FIRST_LOOK_S = 10.0
@@ -137,7 +139,7 @@ class Poller:
             job = self._cluster.state.jobs.get(job_id)
             if job is None or job.state is not JobState.PENDING or job.held:
                 return
-            if not self._allowance.wait_s(1, looking=True, now=self._monotonic()):
+            if not self._allowance.wait_s(LOOK_RPCS, looking=True, now=self._monotonic()):
                 with suppress(UserError, MalformedTable):
                     await self.look(job_id)
 
@@ -155,7 +157,7 @@ class Poller:
         slurmctld answers this from a table, so it costs little even if the queue is long.
         """
         cluster, begun = self._cluster, self._cluster.clock()
-        self._allowance.count(1, self._monotonic())
+        self._allowance.count(LOOK_RPCS, self._monotonic())
         changes, seen = JobChanges(), list[SeenJob]()
         async with aclosing(self._commands.table((*SQUEUE, f"--jobs={job_id}"), COLUMNS)) as table:
             async for records in table:
