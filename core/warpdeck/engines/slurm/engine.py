@@ -29,7 +29,8 @@ from .cluster.poller import Poller
 from .cluster.polling import Allowance
 from .cluster.quick_looks import SlurmWaits
 from .commands import SlurmCommands
-from .forecasts import SlurmForecasts
+from .forecasts.forecasts import SlurmForecasts
+from .forecasts.starts import ExpectedStarts
 from .history.accounting import INTERVAL_S, Accounting
 from .history.curves import SlurmCurves
 from .nodes.nodes import SlurmNodes
@@ -171,12 +172,11 @@ async def gateway(
 
 def _engine(made: Gateway, submissions: SlurmSubmissions, links: JobLinks) -> Engine:
     cluster, clock = made.cluster, made.clock
-    missing: Any = Missing()
     jobs = StateJobs(
         state=cluster.state,
         store=cluster.store,
         lookup=made.lookup,
-        forecaster=SlurmForecasts(made.cluster),
+        forecaster=_forecasts(made),
         change_feed=Changes(
             state=cluster.state,
             nodes=cluster.nodes,
@@ -223,6 +223,20 @@ def _engine(made: Gateway, submissions: SlurmSubmissions, links: JobLinks) -> En
             clock=clock,
         ),
         steps=steps,
+    )
+
+
+def _forecasts(made: Gateway) -> SlurmForecasts:
+    return SlurmForecasts(
+        cluster=made.cluster,
+        poller=made.poller,
+        commands=made.commands,
+        allowance=made.allowance,
+        version=made.site.version,
+        kept=made.site.kept,
+        starts=ExpectedStarts(
+            state=made.cluster.state, commands=made.commands, allowance=made.allowance, poller=made.poller
+        ),
     )
 
 
