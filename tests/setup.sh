@@ -11,7 +11,8 @@ done
 [ -e /usr/lib/python3/dist-packages/torch ] || missing="$missing python3-torch" # gloo; PyPI's brings 5 GB of CUDA
 [ -e "/usr/lib/$(uname -m)-linux-gnu/libpmi2.so.0" ] || missing="$missing libpmi2-0" # a client of PMI-2, beside MPICH's of PMI-1
 peer=/var/cache/warpdeck-tests/slurm # Slurm's own commands and daemons, unpacked; tests/slurm_parity/peer/real_slurm.py starts them
-[ -x $peer/root/usr/sbin/slurmctld ] && [ -x $peer/root/usr/sbin/slurmrestd ] || unpack=$peer
+[ -x $peer/root/usr/sbin/slurmctld ] && [ -x $peer/root/usr/sbin/slurmrestd ] \
+    && [ -n "$(find $peer/root/usr/lib -name Slurm.pm)" ] || unpack=$peer
 for suite in bullseye trixie forky; do # the versions 20.11, 24.11 and 26.05 of Slurm
     [ -x $peer-$suite/root/usr/sbin/slurmctld ] || ! [ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || suites="${suites-} $suite"
 done

@@ -16,6 +16,7 @@ from . import (
     history,
     hostile,
     jobs,
+    over_slurm,
     peers,
     planning,
     remote,
@@ -38,6 +39,7 @@ PARTS = (
     "history",
     "fleet",
     "hostile",
+    "over_slurm",
 )
 
 
@@ -62,6 +64,8 @@ def main(words: list[str]) -> int:
         fleet.measure(table)
     if "hostile" in wanted:
         hostile.measure(table)
+    if "over_slurm" in wanted:
+        over_slurm.measure(table)
     table.foot()
     return 0
 

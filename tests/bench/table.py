@@ -65,6 +65,10 @@ class Table:
         print(f"load average at the start: {load}; x N after a peer's reading: ours is N times better\n")
         print(_row(COLUMNS), flush=True)
 
+    def add_slurm(self, readings: PeerReadings) -> None:
+        """Add readings of Slurm that were taken later."""
+        self._slurm = self._slurm | readings
+
     def add(self, line: Line, found: Measured) -> None:
         """Print one row."""
         value = found.median

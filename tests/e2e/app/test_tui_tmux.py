@@ -343,8 +343,8 @@ def test_a_shell_in_the_app_reconnects_after_the_controller_was_killed(home: Hom
 def test_a_controller_that_was_stopped_stays_stopped(home: Home, window: Tmux) -> None:
     window.shows("No jobs. Press n to submit one")
     home.ok("down")
-    window.shows("Controller stopped")
+    window.shows("The server has stopped")
     assert home.run("status").returncode == 1
     window.keys("C-r")
-    window.hides("Controller stopped")
+    window.hides("The server has stopped")
     eventually(lambda: home.run("status").returncode == 0, what="a new controller runs")

@@ -33,7 +33,7 @@ from warpdeck.ports.engine_streams import ByteSource, CommandText, EndedStep, Ru
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol.job_rows import JobDetail, JobRow
 from warpdeck.protocol.results import LogOpened
-from warpdeck_agent.wire.steps import EVERY_TASK, TASK_HEADER
+from warpdeck_agent.wire.steps import EVERY_TASK, OUT, TASK_HEADER
 
 Test = Callable[[Any, "Rig"], Coroutine[Any, Any, None]]
 
@@ -714,7 +714,7 @@ class EngineContract:
             await rig.engine.steps.srun_attach(rig.user, ask.SrunAttach(step="999999.0"))
 
     async def _output(self, step: RunningStep, client: Client, *, sent: bytes = b"") -> bytes:
-        """Run the step to its end, send it one piece of input, and return the output of its only task."""
+        """Run the step to its end, send it one piece of input, and return the standard output of its only task."""
         running = asyncio.create_task(step.run(client))
         await asyncio.sleep(0)
         if sent:
@@ -722,7 +722,8 @@ class EngineContract:
                 step.incoming(TASK_HEADER.pack(EVERY_TASK, 0, 0) + piece)
         async with asyncio.timeout(WAIT_S):
             await running
-        return b"".join(chunk[TASK_HEADER.size :] for chunk in client.chunks)
+        pieces = [(TASK_HEADER.unpack_from(chunk), chunk[TASK_HEADER.size :]) for chunk in client.chunks]
+        return b"".join(data for (_, channel, _), data in pieces if channel == OUT)
 
     # ---- Processes of jobs
 

@@ -196,13 +196,14 @@ async def test_bytes_flow_while_slurmctld_is_down() -> None:
         commands_of(slurm, folder)
         async with gateway_in(folder) as engine:
             client = Client()
-            stream = await attached(engine, await session(engine, folder), client)
+            job = await session(engine, folder)
+            stream = await attached(engine, job, client)
             pid = (slurm.folder / "slurmctld.pid").read_text().strip()
             await asyncio.to_thread(slurm.ok, "kill", "-9", pid)
             await typed(client, stream, "echo down-$((1+1))", b"down-2")
             again, tunnel = Client(), Client()
-            await typed(again, await attached(engine, "1", again), "echo joined-$((1+2))", b"joined-3")
+            await typed(again, await attached(engine, job, again), "echo joined-$((1+2))", b"joined-3")
             source = await engine.output.tunnel(
-                USER, ask.Tunnel(job="1", argv=("echo", "hi")), tunnel.progress
+                USER, ask.Tunnel(job=job, argv=("echo", "hi")), tunnel.progress
             )
             assert await tunnel.all(source) == b"hi\n"

@@ -178,6 +178,7 @@ class RealSlurm:
         cwd: Path | None = None,
         data: str = "",
         user: str = "root",
+        timeout_s: float = COMMAND_S,
     ) -> CommandResult:
         """Run a command as the user. `env` is set in addition to the environment that Slurm's commands need."""
         result = subprocess.run(
@@ -186,7 +187,7 @@ class RealSlurm:
             input=data,
             capture_output=True,
             text=True,
-            timeout=COMMAND_S,
+            timeout=timeout_s,
             check=False,
         )
         return CommandResult(result.returncode, result.stdout, result.stderr)
@@ -223,6 +224,30 @@ class RealSlurm:
         result = self.run(values)
         assert result.rc == 0, f"{' '.join(values)}: {result.out}{result.err}"
         return result.out
+
+    def rpcs(self) -> int:
+        """Return the number of requests of users that slurmctld has answered since `sdiag --reset`.
+
+        Those of the daemons, and of sdiag itself, are left out.
+        """
+        found = 0
+        for line in self.ok("sdiag").splitlines():
+            words = line.split()
+            if not words or not words[0].startswith("REQUEST_") or "count:" not in line:
+                continue
+            if not any(part in words[0] for part in ("STATS", "NODE_REGISTRATION", "PING", "COMPLETE")):
+                found += next(int(word[6:]) for word in words if word.startswith("count:"))
+        return found
+
+    def submit_many(self, count: int) -> None:
+        """Submit many held jobs, a hundred times faster than with sbatch."""
+        libraries = f"{self.folder}/root/usr/lib"
+        modules = next(Path(libraries).resolve().rglob("Slurm.pm")).parent
+        result = self.run(
+            ["perl", f"-I{modules}", str(Path(__file__).with_name("submit_many.pl")), str(count)],
+            timeout_s=900,
+        )
+        assert result.rc == 0, result.err
 
     def rest(self, path: str) -> Any:
         """Return slurmrestd's answer for `path`, for example partitions or reservation/R.

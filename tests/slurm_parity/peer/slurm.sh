@@ -39,7 +39,7 @@ get() {
         # shellcheck disable=SC2086 # several words
         apt-get install -y -qq --download-only --no-install-recommends --reinstall -o Debug::NoLocking=1 \
             -o Dir::Cache::archives="$folder/debs" $PACKAGES slurm-wlm libmunge2 libhwloc15 liblua5.1-0 \
-            slurm-wlm-mysql-plugin mariadb-server-core libmariadb3 libaio1 liburing2 libhttp-parser2.9 >"$folder/apt.log" 2>&1
+            slurm-wlm-mysql-plugin libslurm-perl libslurm38 mariadb-server-core libmariadb3 libaio1 liburing2 libhttp-parser2.9 >"$folder/apt.log" 2>&1
     fi
     # A release that is older than this machine's runs with this machine's newer C library.
     [ "${1:-}" != bullseye ] || rm -f "$folder"/debs/libc6_*.deb "$folder"/debs/libc-bin_*.deb

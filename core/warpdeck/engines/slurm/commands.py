@@ -222,6 +222,10 @@ class SlurmCommands:
                 f"cannot run {argv[0]}: {error}", "Load Slurm's module, or add its commands to your PATH."
             ) from error
 
+    def site_environ(self) -> dict[str, str]:
+        """Return the variables with which the commands find Slurm."""
+        return {name: value for name, value in self.environ.items() if name in _SITE}
+
     def plain_environ(self) -> dict[str, str]:
         """Return the environment without the variables of a job and without ours, for commands that start programs.
 

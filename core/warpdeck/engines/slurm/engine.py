@@ -7,9 +7,7 @@ import pwd
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
 
-from warpdeck.base.errors import UserError
 from warpdeck.base.paths import Paths
 from warpdeck.config import Config
 from warpdeck.controller.loop.scheduler_statistics import SchedulerStatistics
@@ -19,7 +17,7 @@ from warpdeck.engines.shared.job_records import RecordSearch
 from warpdeck.engines.shared.job_waits import JobWaits
 from warpdeck.engines.shared.jobs import StateJobs
 from warpdeck.engines.shared.subscriptions import Changes
-from warpdeck.ports.engine import UNSUPPORTED, Engine
+from warpdeck.ports.engine import Engine
 from warpdeck.store import SqliteStore
 
 from .accounting import SlurmAccounting
@@ -32,7 +30,7 @@ from .commands import SlurmCommands
 from .forecasts.forecasts import SlurmForecasts
 from .forecasts.starts import ExpectedStarts
 from .history.accounting import INTERVAL_S, Accounting
-from .history.curves import SlurmCurves
+from .history.curves import NoCurves
 from .nodes.nodes import SlurmNodes
 from .orders.commands import OrderCommands
 from .orders.orders import SlurmOrders
@@ -40,6 +38,7 @@ from .output.job_links import JobLinks
 from .output.log_paths import LogFinder
 from .output.output import SlurmOutput
 from .processes.sessions import SlurmSessions
+from .processes.steps import SlurmSteps
 from .programs import Programs
 from .settings import SlurmSettings
 from .site import SlurmSite
@@ -49,29 +48,6 @@ from .submitting.recorded_code import RecordedCode
 from .submitting.submissions import SlurmSubmissions
 from .submitting.upkeep import Upkeep
 from .versions import read_version
-
-
-class Missing:
-    """A part of the engine that does not exist yet, or of which only `present` exists."""
-
-    def __init__(self, present: object = None) -> None:
-        self._present = present
-
-    def __getattr__(self, name: str) -> Any:
-        def refuse(*arguments: object, **named: object) -> Any:
-            raise UserError("this is not possible over Slurm yet", code=UNSUPPORTED)
-
-        return getattr(self._present, name, refuse)
-
-
-class NoSteps:
-    """The part of EngineSteps that the server calls at its start and end."""
-
-    def start(self) -> None:
-        return None
-
-    def stop(self) -> None:
-        return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,8 +91,9 @@ async def slurm_engine(
             programs,
         )
         links = _links(made, programs)
-        async with submissions.running(), Upkeep(submissions).running(), links.running():
-            yield _engine(made, submissions, links)
+        steps, upkeep = _steps(made), Upkeep(submissions)
+        async with submissions.running(), upkeep.running(), links.running(), steps.running():
+            yield _engine(made, submissions, links, steps)
 
 
 @asynccontextmanager
@@ -170,7 +147,7 @@ async def gateway(
         await store.close()
 
 
-def _engine(made: Gateway, submissions: SlurmSubmissions, links: JobLinks) -> Engine:
+def _engine(made: Gateway, submissions: SlurmSubmissions, links: JobLinks, steps: SlurmSteps) -> Engine:
     cluster, clock = made.cluster, made.clock
     jobs = StateJobs(
         state=cluster.state,
@@ -197,7 +174,6 @@ def _engine(made: Gateway, submissions: SlurmSubmissions, links: JobLinks) -> En
         code=RecordedCode(submissions),
     )
     output = _output(made, links)
-    steps: Any = Missing(NoSteps())
     return Engine(
         site=made.site,
         accounting=SlurmAccounting(cluster=cluster, lookup=made.lookup, kept=made.site.kept),
@@ -211,7 +187,7 @@ def _engine(made: Gateway, submissions: SlurmSubmissions, links: JobLinks) -> En
             state=cluster.state,
             store=cluster.store,
             search=RecordSearch(cluster.state, cluster.store),
-            curve_reader=SlurmCurves(made.lookup),
+            curve_reader=NoCurves(),
             clock=clock,
         ),
         output=output,
@@ -246,13 +222,27 @@ def _links(made: Gateway, programs: Programs) -> JobLinks:
     )
 
 
-def _output(made: Gateway, links: JobLinks) -> SlurmOutput:
+def _waits(made: Gateway) -> SlurmWaits:
     cluster = made.cluster
     waits = JobWaits(state=cluster.state, ends=cluster.ends, hub=cluster.hub, clock=made.clock)
+    return SlurmWaits(waits=waits, poller=made.poller)
+
+
+def _steps(made: Gateway) -> SlurmSteps:
+    return SlurmSteps(
+        cluster=made.cluster,
+        waits=_waits(made),
+        commands=made.commands,
+        allowance=made.allowance,
+        clock=made.clock,
+    )
+
+
+def _output(made: Gateway, links: JobLinks) -> SlurmOutput:
     return SlurmOutput(
-        cluster=cluster,
+        cluster=made.cluster,
         lookup=made.lookup,
-        waits=SlurmWaits(waits=waits, poller=made.poller),
+        waits=_waits(made),
         finder=LogFinder(made.commands, made.allowance),
         links=links,
     )

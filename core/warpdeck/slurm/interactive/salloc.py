@@ -65,7 +65,9 @@ def main(_: str, words: list[str]) -> int:
         return 0
     say(f"salloc: Nodes {','.join(granted['nodes'])} are ready for job")
     command = granted["command"] or [os.environ.get("SHELL") or "/bin/sh"]
-    env = {**os.environ, **granted["env"], "PATH": f"{install(paths)}:{os.environ.get('PATH', '')}"}
+    env = {**os.environ, **granted["env"]}
+    if granted.get("own_commands", True):
+        env["PATH"] = f"{install(paths)}:{os.environ.get('PATH', '')}"
     try:
         if granted["chdir"]:
             os.chdir(granted["chdir"])

@@ -1,0 +1,128 @@
+"""The gateway to a real Slurm: its load on slurmctld, and a queue of 50,000 jobs.
+
+The peer is `watch squeue`, measured with one user. Each further user adds as many requests. turm asks as often (every 2
+seconds), and s9s every 10 seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tests.slurm_parity.peer.real_slurm import PACKAGES, SITE, RealSlurm
+from warpdeck.base.paths import Paths
+from warpdeck.client.asyncio_client import AsyncioClient
+
+from .table import Line, Measured, Table
+
+APPS = (1, 10, 50)
+WARPDECK = (sys.executable, "-m", "warpdeck.cli.main")
+MINUTE_S = 60.0
+JOBS = 50_000
+MANY = SITE.replace("JobCompType", f"MaxJobCount={4 * JOBS}\nJobCompType")
+
+
+def rpcs_line(apps: int) -> Line:
+    return Line(f"RPCs a minute, {apps} open apps over Slurm", "", budget=6, slurm=f"rpcs{apps}")
+
+
+FIRST_SCREEN = Line(f"first screen after squeue's answer, {JOBS:,} jobs", "s", budget=2)
+MEMORY = Line(f"memory of the gateway, {JOBS:,} jobs", "MB", budget=200)
+SQUEUE = Line(f"squeue alone, {JOBS:,} jobs", "s")
+
+
+def measure(table: Table) -> None:
+    """Measure a gateway that was started by the command that a user types."""
+    if os.geteuid() or not PACKAGES.is_dir():
+        table.left_out(rpcs_line(1), "it needs root and the packages of tests/setup.sh")
+        return
+    with RealSlurm() as slurm, _gateway(slurm) as paths:
+        alone = _watch_rpcs(slurm)
+        table.add_slurm({f"rpcs{apps}": apps * alone for apps in APPS})
+        for apps in APPS:
+            table.add(rpcs_line(apps), Measured([asyncio.run(_app_rpcs(slurm, paths, apps))]))
+    with RealSlurm(MANY) as slurm:
+        slurm.submit_many(JOBS)
+        _measure_many(table, slurm)
+
+
+@contextmanager
+def _gateway(slurm: RealSlurm) -> Iterator[Paths]:
+    """Run a gateway in a new home."""
+    with TemporaryDirectory(prefix="wdb", dir="/tmp") as folder:
+        home = Path(folder) / "home"
+        environ = {**os.environ, **slurm.wrappers(Path(folder) / "bin"), "WARPDECK_HOME": str(home)}
+        subprocess.run(
+            [*WARPDECK, "--engine", "slurm", "up"], env=environ, check=True, stdout=subprocess.DEVNULL
+        )
+        try:
+            yield Paths(str(home))
+        finally:
+            subprocess.run([*WARPDECK, "down"], env=environ, check=True, stdout=subprocess.DEVNULL)
+
+
+def _watch_rpcs(slurm: RealSlurm) -> int:
+    """Return the requests of one user's `watch squeue` in a minute."""
+    slurm.ok("sdiag", "--reset")
+    slurm.run(
+        ["timeout", f"{MINUTE_S:.0f}", "sh", "-c", "while squeue; do sleep 2; done"], timeout_s=2 * MINUTE_S
+    )
+    return slurm.rpcs()
+
+
+async def _app_rpcs(slurm: RealSlurm, paths: Paths, apps: int) -> int:
+    """Return the requests of open apps in the busiest kind of minute: all have just been opened."""
+    clients = [await AsyncioClient.connect(paths) for _ in range(apps)]
+    try:
+        slurm.ok("sdiag", "--reset")
+        feeds = [asyncio.create_task(_follow(client)) for client in clients]
+        await asyncio.sleep(MINUTE_S)
+        found = await asyncio.to_thread(slurm.rpcs)
+        for feed in feeds:
+            feed.cancel()
+        await asyncio.wait(feeds)
+        return found
+    finally:
+        for client in clients:
+            await client.close()
+
+
+async def _follow(client: AsyncioClient) -> None:
+    async for _ in client.subscribe():
+        pass
+
+
+def _measure_many(table: Table, slurm: RealSlurm) -> None:
+    begun = time.perf_counter()
+    slurm.ok("squeue", "--noheader", "--all", "--states=all")
+    alone_s = time.perf_counter() - begun
+    begun = time.perf_counter()
+    with _gateway(slurm) as paths:
+        rows = asyncio.run(_rows(paths))
+        screen_s = time.perf_counter() - begun
+        assert rows == JOBS, rows
+        pid = int(Path(paths.lock).read_text().split()[0])
+        peak = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if "VmHWM" in line)
+    table.add(SQUEUE, Measured([alone_s]))
+    table.add(FIRST_SCREEN, Measured([screen_s - alone_s]))
+    table.add(MEMORY, Measured([int(peak.split()[1]) / 1024]))
+
+
+async def _rows(paths: Paths) -> int:
+    """Return the number of rows of the first complete picture."""
+    client, found = await AsyncioClient.connect(paths), 0
+    try:
+        async for delta in client.subscribe():
+            found += len(delta.jobs)
+            if found >= JOBS:
+                break
+    finally:
+        await client.close()
+    return found
