@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from warpdeck.base.errors import UserError
+from warpdeck.base.passwd import name_of
 from warpdeck.controller.presenters.job_values import partition_of
 from warpdeck.controller.state.state import State
 from warpdeck.engines.slurm.cluster.cluster import Cluster
@@ -91,7 +92,7 @@ class SlurmForecasts:
         if argv is None or not self.cluster.has_accounting:
             return []
         try:
-            return limits.reached(job, read_holders(await self.kept.read(*argv, keep_s=LIMITS_S)))
+            return limits.reached(job, read_holders(await self.kept.read(*argv, keep_s=LIMITS_S), name_of))
         except UserError:
             return []
 
