@@ -16,6 +16,7 @@ from warpdeck.model.request import GpuRequest, Resources
 from warpdeck.ports.engine import UNSUPPORTED
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol.job_rows import JobRow
+from warpdeck.protocol.node_rows import NodeFacts
 
 pytestmark = [pytest.mark.slurm, pytest.mark.asyncio(loop_scope="module")]
 POLICY = """
@@ -107,25 +108,6 @@ async def test_the_tables_of_the_accounting_are_read(rig: Rig) -> None:
     assert (await site.settings(rig.user, ask.Settings())).settings["PriorityWeightQOS"] == "5000"
 
 
-async def test_a_node_is_drained_with_a_hostile_reason(rig: Rig) -> None:
-    nodes = rig.engine.nodes
-    row = await nodes.drain(rig.admin, ask.NodeDrain(name=NODE, reason='"a fan"\nis=off\n"'))
-    assert row.state.startswith("drain") and row.reason == '"a fan" is=off "'
-    [facts] = (await nodes.rows(rig.user, ask.Nodes(name=NODE, facts=True)))[0:1]
-    assert facts.drained and facts.base in ("idle", "mixed") and facts.partitions == ["gpu"]
-    assert facts.gpus == {"a100": 4}
-    assert not (await nodes.resume(rig.admin, ask.NodeResume(name=NODE))).state.startswith("drain")
-    with pytest.raises(UserError, match="not single GPUs") as refused:
-        await nodes.drain(rig.admin, ask.NodeDrain(name=NODE, reason="x", gpus=(0,)))
-    assert refused.value.code == UNSUPPORTED
-    for name in ("ALL", "n[1-2]", "--help", ""):
-        with pytest.raises(UserError) as unknown:
-            await nodes.drain(rig.admin, ask.NodeDrain(name=name, reason="x"))
-        assert unknown.value.code == "not_found"
-    with pytest.raises(UserError, match="belongs to"):
-        await nodes.drain(rig.other, ask.NodeDrain(name=NODE, reason="x"))
-
-
 @pytest.mark.parametrize(
     "fields",
     [
@@ -148,3 +130,23 @@ async def test_a_reservation_is_shown_as_it_was_made(rig: Rig, fields: dict[str,
     with pytest.raises(UserError) as unknown:
         await rig.engine.nodes.unreserve(rig.admin, ask.ReservationRemove(name="r1"))
     assert unknown.value.code == "not_found"
+
+
+async def test_a_node_is_drained_with_a_hostile_reason(rig: Rig) -> None:
+    nodes = rig.engine.nodes
+    row = await nodes.drain(rig.admin, ask.NodeDrain(name=NODE, reason='"a fan"\nis=off\n"'))
+    assert row.state.startswith("drain") and row.reason == '"a fan" is=off "'
+    [facts] = (await nodes.rows(rig.user, ask.Nodes(name=NODE, facts=True)))[0:1]
+    assert isinstance(facts, NodeFacts)
+    assert facts.drained and facts.base in ("idle", "mixed") and facts.partitions == ["gpu"]
+    assert facts.gpus == {"a100": 4}
+    assert not (await nodes.resume(rig.admin, ask.NodeResume(name=NODE))).state.startswith("drain")
+    with pytest.raises(UserError, match="not single GPUs") as refused:
+        await nodes.drain(rig.admin, ask.NodeDrain(name=NODE, reason="x", gpus=(0,)))
+    assert refused.value.code == UNSUPPORTED
+    for name in ("ALL", "n[1-2]", "--help", ""):
+        with pytest.raises(UserError) as unknown:
+            await nodes.drain(rig.admin, ask.NodeDrain(name=name, reason="x"))
+        assert unknown.value.code == "not_found"
+    with pytest.raises(UserError, match="belongs to"):
+        await nodes.drain(rig.other, ask.NodeDrain(name=NODE, reason="x"))

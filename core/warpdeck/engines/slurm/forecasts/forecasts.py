@@ -19,12 +19,12 @@ from warpdeck.engines.slurm.reading.assoc_mgr import read_holders
 from warpdeck.engines.slurm.reading.reasons import SENTENCES
 from warpdeck.engines.slurm.submitting import dry_run
 from warpdeck.engines.slurm.versions import Version
-from warpdeck.model import Job, JobId, JobState, PendingReason
+from warpdeck.model import Job, JobId, JobState, PendingReason, Request
 from warpdeck.protocol.site_rows import ForecastRow
 
 from . import limits
 from .queue_place import is_in_line, jobs_ahead
-from .smaller import smaller_requests
+from .smaller import probe, smaller_requests
 from .starts import ExpectedStarts
 
 LIMITS_S = 120.0
@@ -83,7 +83,7 @@ class SlurmForecasts:
             priority=state.planned.priorities.get(job.id, 0),
             ahead=ahead,
             leaders=leaders,
-            changes=await self._smaller(state, job, reason.code),
+            changes=await self._smaller(state, job, reason.code, ahead=ahead),
         )
 
     async def _limits(self, job: Job) -> list[str]:
@@ -96,30 +96,35 @@ class SlurmForecasts:
         except UserError:
             return []
 
-    async def _smaller(self, state: State, job: Job, code: str) -> list[str]:
-        """Return the options with which the job would start now, as sbatch --test-only tells."""
+    async def _smaller(self, state: State, job: Job, code: str, *, ahead: int) -> list[str]:
+        """Return the options with which the job would start now. It is known only of the first job of the queue."""
         now = self.monotonic()
         known = self._changes.get(job.id)
         if known is not None and now - known[0] < CHANGES_S:
             return known[1]
-        tries = smaller_requests(job) if self._may_try(state, job, code) else []
-        if not tries or self.allowance.wait_s(len(tries), looking=self.poller.looking, now=now) > 0:
+        tries = smaller_requests(job) if not ahead and self._may_try(state, job, code) else []
+        if not tries or self.allowance.wait_s(len(tries) + 1, looking=self.poller.looking, now=now) > 0:
             return known[1] if known is not None else []
-        self.allowance.count(len(tries), now)
-        found = []
-        for each in tries:
-            try:
-                row = await dry_run.forecast(
-                    self.commands, [each.request], self.version, now=self.cluster.clock()
-                )
-            except UserError:
-                break
-            if row.verdict == "now":
-                found.append(f"starts now with {each.option}")
+        self.allowance.count(len(tries) + 1, now)
+        try:
+            soonest = await self._start_of(probe(job))
+            starts = [(each.option, await self._start_of(each.request)) for each in tries if soonest]
+        except UserError:
+            return []
+        found = [
+            f"starts now with {option}"
+            for option, start in starts
+            if soonest is not None and start is not None and start <= soonest + dry_run.NOW_S
+        ]
         self._changes[job.id] = now, found
         while len(self._changes) > MAX_KEPT:
             self._changes.pop(next(iter(self._changes)))
         return found
+
+    async def _start_of(self, request: Request) -> float | None:
+        """Return the start that sbatch --test-only tells, or None if it refuses the request. Raises UserError."""
+        row = await dry_run.forecast(self.commands, [request], self.version, now=self.cluster.clock())
+        return row.expected_start
 
     def _may_try(self, state: State, job: Job, code: str) -> bool:
         return (

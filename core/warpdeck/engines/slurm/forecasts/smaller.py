@@ -1,4 +1,8 @@
-"""Smaller requests that may start now, of which sbatch is asked about a few. The function is pure."""
+"""Smaller requests that may start now, of which sbatch --test-only is asked about a few. The functions are pure.
+
+The start that it tells is delayed by the time limits of all waiting jobs, the job itself among them. A tiny request, the
+probe, is delayed by the same time. If a smaller request starts with the probe, its resources are free now.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from warpdeck.model import Job, Request
+from warpdeck.model import Job, Request, Resources
 from warpdeck.notation.values.durations import format_clock
 
 MAX_TRIES = 3
@@ -21,23 +25,22 @@ class Smaller(NamedTuple):
     option: str
 
 
-def smaller_requests(job: Job) -> list[Smaller]:
-    """Return at most three requests: with half the GPUs, half the nodes, and a quarter of the time.
-
-    They have only the options that matter for the start.
-    """
-    request = msgspec.structs.replace(
-        job.request,
-        array=None,
-        begin_at_unix=None,
-        dependencies=None,
-        comment="",
-        output="",
-        error="",
-        input="",
-        mail_types=(),
+def probe(job: Job) -> Request:
+    """Return a request for one CPU and a minute, in the same partition."""
+    return msgspec.structs.replace(
+        _plain(job.request),
+        resources=Resources(),
+        time_limit_s=60,
+        time_min_s=None,
+        unlimited=False,
+        licenses=(),
     )
-    found = []
+
+
+def smaller_requests(job: Job) -> list[Smaller]:
+    """Return at most three requests: with half the GPUs, half the nodes, and a quarter of the time."""
+    request = _plain(job.request)
+    found: list[Smaller] = []
     resources, gpus = request.resources, request.resources.gpus
     for name, option in (
         ("total", "--gpus"),
@@ -63,5 +66,20 @@ def smaller_requests(job: Job) -> list[Smaller]:
     return found[:MAX_TRIES]
 
 
-def _with(request: Request, resources: object, option: str) -> Smaller:
+def _plain(request: Request) -> Request:
+    """Return the request with only the options that matter for the start."""
+    return msgspec.structs.replace(
+        request,
+        array=None,
+        begin_at_unix=None,
+        dependencies=None,
+        comment="",
+        output="",
+        error="",
+        input="",
+        mail_types=(),
+    )
+
+
+def _with(request: Request, resources: Resources, option: str) -> Smaller:
     return Smaller(msgspec.structs.replace(request, resources=resources), option)

@@ -21,7 +21,7 @@ NOW_S = 5.0
 """A job that starts within this number of seconds starts now."""
 _SCRIPT = b"#!/bin/sh\n"
 _START = re.compile(
-    r"Job (?P<id>\d+) to start at (?P<start>\S+) using (?P<cpus>\d+) processors "
+    r"Job (?P<id>\d+) to start at (?P<start>\S+)(?: a)? using (?P<cpus>\d+) processors "
     r"on (?:nodes )?(?P<nodes>\S+)(?: in partition (?P<partition>\S+))?"
 )
 
