@@ -90,7 +90,7 @@ class Site:
     def shown(self, job: str, key: str) -> str:
         """Return the value that scontrol shows for the key of a job."""
         words = self.slurm.ok("scontrol", "--oneliner", "show", "job", job).split(" ")
-        return next(word.partition("=")[2] for word in words if word.startswith(f"{key}="))
+        return next(word.partition("=")[2].strip() for word in words if word.startswith(f"{key}="))
 
     async def change(self, message: ask.Hold | ask.JobUpdate | ask.Requeue | ask.Release) -> Any:
         return await self.rig.engine.orders.change(self.rig.user, message)
@@ -99,7 +99,7 @@ class Site:
         return await self.change(ask.JobUpdate(jobs=(job,), change=JobChange(**fields)))
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["22.05"])
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["22.05", "26.05"])
 async def site(request: pytest.FixtureRequest) -> AsyncIterator[Site]:
     with small_slurm(request.param) as slurm:
         async for rig in slurm_rig(slurm):

@@ -27,7 +27,8 @@ from .cluster.poller import Poller
 from .cluster.polling import Allowance
 from .cluster.quick_looks import SlurmWaits
 from .commands import SlurmCommands
-from .forecasts import SlurmForecasts
+from .forecasts.forecasts import SlurmForecasts
+from .forecasts.starts import ExpectedStarts
 from .history.accounting import INTERVAL_S, Accounting
 from .history.curves import NoCurves
 from .jobs import SlurmJobs
@@ -156,7 +157,7 @@ def _engine(made: Gateway, submissions: SlurmSubmissions, links: JobLinks, steps
         state=cluster.state,
         store=cluster.store,
         lookup=made.lookup,
-        forecaster=SlurmForecasts(made.cluster),
+        forecaster=_forecasts(made),
         change_feed=Changes(
             state=cluster.state,
             nodes=cluster.nodes,
@@ -202,6 +203,20 @@ def _engine(made: Gateway, submissions: SlurmSubmissions, links: JobLinks, steps
             clock=clock,
         ),
         steps=steps,
+    )
+
+
+def _forecasts(made: Gateway) -> SlurmForecasts:
+    return SlurmForecasts(
+        cluster=made.cluster,
+        poller=made.poller,
+        commands=made.commands,
+        allowance=made.allowance,
+        version=made.site.version,
+        kept=made.site.kept,
+        starts=ExpectedStarts(
+            state=made.cluster.state, commands=made.commands, allowance=made.allowance, poller=made.poller
+        ),
     )
 
 
