@@ -108,7 +108,8 @@ class TestOutages:
     async def test_a_killed_munge_is_told(self, slurm: RealSlurm, rig: Rig) -> None:
         signal(slurm, "munged", "KILL")
         site = rig.engine.site
-        await eventually_async(lambda: "munge" in site.about().problem, what="the problem is told")
+        # squeue itself tries again for 49 seconds.
+        await eventually_async(lambda: "munge" in site.about().problem, timeout_s=150, what="the problem is told")
         begun, folder = time.time(), slurm.folder
         options = [f"--{name}={folder}/{path}" for name, path in MUNGE_FILES.items()]
         words = shlex.join(["munged", "--foreground", "--force", *options])
