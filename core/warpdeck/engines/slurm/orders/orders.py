@@ -59,9 +59,6 @@ class SlurmOrders:
     runs: OrderCommands
     code: RecordedCode
 
-    async def record_code(self, caller: Caller, message: ask.CodeRecorded) -> results.Changed:
-        return await self.code.record_code(caller, message)
-
     async def cancel(self, caller: Caller, message: ask.Cancel) -> results.Canceled:
         require_own_user(caller.who, self.cluster.uid)
         number = parse_signal(message.signal) if message.signal else 0
@@ -117,6 +114,9 @@ class SlurmOrders:
         return results.Changed(
             jobs=found.done, errors=[error.line for _, error in found.refused], parts=found.parts
         )
+
+    async def record_code(self, caller: Caller, message: ask.CodeRecorded) -> results.Changed:
+        return await self.code.record_code(caller, message)
 
     async def annotate(self, caller: Caller, message: ask.JobAnnotate) -> results.Result:
         require_own_user(caller.who, self.cluster.uid)

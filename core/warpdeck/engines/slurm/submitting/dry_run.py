@@ -24,6 +24,7 @@ _START = re.compile(
     r"Job (?P<id>\d+) to start at (?P<start>\S+)(?: a)? using (?P<cpus>\d+) processors "
     r"on (?:nodes )?(?P<nodes>\S+)(?: in partition (?P<partition>\S+))?"
 )
+"""The line of a heterogeneous job names no partition. 26.05 writes a stray "a" after the time."""
 
 
 async def forecast(
