@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pwd
 from collections.abc import AsyncGenerator, Callable
@@ -15,7 +16,6 @@ from warpdeck.engines.shared.history import StateHistory
 from warpdeck.engines.shared.job_lookup import JobLookup
 from warpdeck.engines.shared.job_records import RecordSearch
 from warpdeck.engines.shared.job_waits import JobWaits
-from warpdeck.engines.shared.jobs import StateJobs
 from warpdeck.engines.shared.subscriptions import Changes
 from warpdeck.ports.engine import Engine
 from warpdeck.store import SqliteStore
@@ -27,15 +27,18 @@ from .cluster.poller import Poller
 from .cluster.polling import Allowance
 from .cluster.quick_looks import SlurmWaits
 from .commands import SlurmCommands
-from .forecasts import SlurmForecasts
+from .forecasts.forecasts import SlurmForecasts
+from .forecasts.starts import ExpectedStarts
 from .history.accounting import INTERVAL_S, Accounting
 from .history.curves import NoCurves
+from .jobs import SlurmJobs
 from .nodes.nodes import SlurmNodes
 from .orders.commands import OrderCommands
 from .orders.orders import SlurmOrders
 from .output.job_links import JobLinks
 from .output.log_paths import LogFinder
 from .output.output import SlurmOutput
+from .processes.output_files import remove_old
 from .processes.sessions import SlurmSessions
 from .processes.steps import SlurmSteps
 from .programs import Programs
@@ -91,6 +94,7 @@ async def slurm_engine(
         )
         links = _links(made, programs)
         steps, upkeep = _steps(made), Upkeep(submissions)
+        await asyncio.to_thread(remove_old, shared_folder(settings))
         async with submissions.running(), upkeep.running(), links.running(), steps.running():
             yield _engine(made, submissions, links, steps)
 
@@ -148,11 +152,12 @@ async def gateway(
 
 def _engine(made: Gateway, submissions: SlurmSubmissions, links: JobLinks, steps: SlurmSteps) -> Engine:
     cluster, clock = made.cluster, made.clock
-    jobs = StateJobs(
+    jobs = SlurmJobs(
+        poller=made.poller,
         state=cluster.state,
         store=cluster.store,
         lookup=made.lookup,
-        forecaster=SlurmForecasts(made.cluster),
+        forecaster=_forecasts(made),
         change_feed=Changes(
             state=cluster.state,
             nodes=cluster.nodes,
@@ -198,6 +203,20 @@ def _engine(made: Gateway, submissions: SlurmSubmissions, links: JobLinks, steps
             clock=clock,
         ),
         steps=steps,
+    )
+
+
+def _forecasts(made: Gateway) -> SlurmForecasts:
+    return SlurmForecasts(
+        cluster=made.cluster,
+        poller=made.poller,
+        commands=made.commands,
+        allowance=made.allowance,
+        version=made.site.version,
+        kept=made.site.kept,
+        starts=ExpectedStarts(
+            state=made.cluster.state, commands=made.commands, allowance=made.allowance, poller=made.poller
+        ),
     )
 
 

@@ -4,13 +4,14 @@ A command causes one or more requests (RPCs), as `sdiag` of the real daemons cou
 together cause at most one request a minute; while somebody looks, at most six a minute, for all users of the gateway. A
 site may set other numbers. When slurmctld answers slowly, the intervals grow with the time that it takes.
 
-A third of the requests is kept back. It serves looks that are needed at once, because a user has changed a job, and the
+A quarter of the requests is kept back. It serves looks that are needed at once, because a user has changed a job, and the
 details of single jobs.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -31,6 +32,8 @@ class Source(StrEnum):
 
     JOBS = "jobs"
     NODES = "nodes"
+    ALLOCATIONS = "allocations"
+    """Which GPUs the jobs have. It is read while somebody looks and a job runs whose GPUs are unknown."""
 
 
 class Plan(NamedTuple):
@@ -40,8 +43,16 @@ class Plan(NamedTuple):
     share: float
 
 
-PLANS = {Source.JOBS: Plan(rpcs=2, share=1 / 2), Source.NODES: Plan(rpcs=2, share=1 / 6)}
-"""squeue asks for jobs and partitions, `scontrol show node` for nodes and partitions."""
+PLANS = {
+    Source.JOBS: Plan(rpcs=2, share=1 / 2),
+    Source.NODES: Plan(rpcs=2, share=1 / 6),
+    Source.ALLOCATIONS: Plan(rpcs=2, share=1 / 12),
+}
+"""squeue asks for jobs and partitions, `scontrol show node` for nodes and partitions, and `scontrol --details show job`
+for jobs and nodes.
+"""
+ALWAYS = (Source.JOBS, Source.NODES)
+"""The sources that are read even if nobody looks."""
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,8 +110,8 @@ def due_in_s(source: Source, last: Asked | None, *, allowed: float, urgent: bool
     return max(0.0, last.started + interval_s(source, last, allowed=allowed) - now)
 
 
-def rpcs_a_minute(asked: dict[Source, Asked], *, allowed: float) -> float:
-    """Return the rate of requests at the present intervals, which the app shows."""
+def rpcs_a_minute(asked: dict[Source, Asked], *, read: Iterable[Source], allowed: float) -> float:
+    """Return the rate of requests at the present intervals, which the app shows. `read` has the sources that are read."""
     return sum(
-        MINUTE_S * PLANS[each].rpcs / interval_s(each, asked.get(each), allowed=allowed) for each in Source
+        MINUTE_S * PLANS[each].rpcs / interval_s(each, asked.get(each), allowed=allowed) for each in read
     )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from warpdeck.base.errors import UserError
+from warpdeck.base.errors import UNCERTAIN, UserError
 from warpdeck.controller.reducers.comment_update import NONE, check_rights
 from warpdeck.engines.slurm.capabilities import IMPOSSIBLE
 from warpdeck.engines.slurm.cluster.cluster import Cluster
@@ -179,7 +179,7 @@ class SlurmOrders:
 
         A record with several tasks stays as it is if the order was for some of them only.
         """
-        if not found.done:
+        if not found.done and all(error.code != UNCERTAIN for _, error in found.refused):
             return
         now, changes = self.cluster.clock(), JobChanges()
         for reference in done if after is not None else ():

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from warpdeck.model import (
+    UNKNOWN_GPU,
     Allocation,
     ArraySpec,
     Component,
@@ -102,7 +103,7 @@ _CAUSES = {
 }
 """State in which a job ended -> the cause in its exit status."""
 NO_UUID = GpuUuid("")
-"""Slurm does not tell which GPUs a job has, only how many."""
+"""Slurm does not tell the UUIDs of GPUs."""
 
 
 class SeenJob(NamedTuple):
@@ -265,7 +266,10 @@ def _component(label: str) -> Component | None:
 
 
 def _allocation(fields: Mapping[str, str]) -> Allocation | None:
-    """Return the allocation. Only its totals are known, so they are distributed evenly over the nodes."""
+    """Return the allocation. squeue tells its totals only, so they are distributed evenly over the nodes.
+
+    `allocation_table` completes it.
+    """
     names = expand(fields["node_list"]) if fields["node_list"] else []
     if not names:
         return None
@@ -273,14 +277,14 @@ def _allocation(fields: Mapping[str, str]) -> Allocation | None:
     cpus, memory, count = _number(fields["cpus"]), _memory(fields), len(names)
     shares = []
     for rank, name in enumerate(names):
-        held = range(gpus // count + (rank < gpus % count))
+        held = gpus // count + (rank < gpus % count)
         shares.append(
             Share(
                 node=NodeName(name),
                 cpus=cpus // count + (rank < cpus % count),
                 mem_bytes=memory // count,
-                gpus=tuple(held),
-                gpu_uuids=tuple(NO_UUID for _ in held),
+                gpus=(UNKNOWN_GPU,) * held,
+                gpu_uuids=(NO_UUID,) * held,
             )
         )
     return Allocation(shares=tuple(shares))

@@ -50,7 +50,11 @@ async def record(cluster: Cluster, intent: Intent, made: CreatedObject) -> None:
 
     The queue may have shown them before. Then they keep their state, and get the request.
     """
-    first, *others = new_jobs(intent, JobId(made.job_id), now=made.at_unix)
+    default = next((row.name for row in cluster.partitions if row.default), "")
+    first, *others = (
+        job if job.request.partition else msgspec.structs.replace(job, partition=default)
+        for job in new_jobs(intent, JobId(made.job_id), now=made.at_unix)
+    )
     created = made if intent.request_id is not None else None
     text = f"submitted by {intent.user}" + (", held" if first.request.hold else "")
     await cluster.add(_seen(cluster, first), journal=text, created=created)

@@ -198,7 +198,7 @@ class SlurmSubmissions:
             await record(self.cluster, intent, made)
         self.cluster.scripts[folder.run] = job_id
         folder.settled(job_id)
-        self.poller.hurry()
+        self.poller.hurry(job_id)
         return made
 
     async def _on_terminal(self, request: Request) -> StartCommand:

@@ -1,0 +1,76 @@
+"""Finds out which GPUs the jobs in the copy of the cluster have, because squeue tells only how many."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+
+import msgspec
+
+from warpdeck.engines.slurm.commands import SlurmCommands
+from warpdeck.engines.slurm.reading.allocation_table import (
+    NO_CLAIMS,
+    AllocationReader,
+    Claims,
+    confirmed,
+    has_unknown_gpus,
+)
+from warpdeck.model import Job, JobId
+
+from .cluster import Cluster
+from .job_changes import JobChanges
+
+SHOW_JOB = ("scontrol", "--oneliner", "--details", "show", "job")
+
+
+class Allocations:
+    """Reads the allocations of running jobs. What was found is kept as long as the job keeps its allocation."""
+
+    def __init__(self, cluster: Cluster, commands: SlurmCommands) -> None:
+        self._cluster = cluster
+        self._commands = commands
+        self._claims: Claims = NO_CLAIMS
+        """The last answer. The nodes may report a GPU as in use only at their next reading."""
+
+    def are_incomplete(self) -> bool:
+        """Return whether a job runs of which only the number of GPUs is known."""
+        jobs = self._cluster.state.jobs
+        return any(has_unknown_gpus(jobs[job_id]) for job_id in self._cluster.state.index.active)
+
+    async def read(self) -> None:
+        """Read the allocations of all jobs. Raises UserError."""
+        self._claims = await self._ask(*SHOW_JOB)
+        await self.confirm()
+
+    async def read_one(self, job: Job) -> Job:
+        """Read the allocation of one job, and return the job as it is then. Raises UserError.
+
+        No other user has written anything into this answer.
+        """
+        claims = await self._ask(*SHOW_JOB, str(job.id))
+        await self._apply(claims, [job.id])
+        return self._cluster.state.jobs.get(job.id, job)
+
+    async def confirm(self) -> None:
+        """Compare the last answer with the nodes, which have been read again."""
+        await self._apply(self._claims, [*self._cluster.state.index.active])
+
+    async def _ask(self, *argv: str) -> Claims:
+        reader = AllocationReader()
+        async with aclosing(self._commands.pieces(argv)) as pieces:
+            async for text in pieces:
+                reader.feed(text)
+                await asyncio.sleep(0)
+        return reader.close()
+
+    async def _apply(self, claims: Claims, job_ids: list[JobId]) -> None:
+        cluster, found = self._cluster, []
+        for job_id in job_ids:
+            job = cluster.state.jobs.get(job_id)
+            if job is None or job_id not in claims.jobs or not job.holds_resources:
+                continue
+            allocation = confirmed(job, claims, cluster.nodes.gpus_in_use)
+            if allocation != job.allocation:
+                found.append(msgspec.structs.replace(job, allocation=allocation))
+        if found:
+            await cluster.apply(JobChanges(jobs=found))
