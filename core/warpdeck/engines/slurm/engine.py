@@ -15,7 +15,6 @@ from warpdeck.engines.shared.history import StateHistory
 from warpdeck.engines.shared.job_lookup import JobLookup
 from warpdeck.engines.shared.job_records import RecordSearch
 from warpdeck.engines.shared.job_waits import JobWaits
-from warpdeck.engines.shared.jobs import StateJobs
 from warpdeck.engines.shared.subscriptions import Changes
 from warpdeck.ports.engine import Engine
 from warpdeck.store import SqliteStore
@@ -28,8 +27,11 @@ from .cluster.polling import Allowance
 from .cluster.quick_looks import SlurmWaits
 from .commands import SlurmCommands
 from .forecasts import SlurmForecasts
+from .gpus.readings import GpuReadings
+from .gpus.samplers import Samplers
 from .history.accounting import INTERVAL_S, Accounting
 from .history.curves import NoCurves
+from .jobs import SlurmJobs
 from .nodes.nodes import SlurmNodes
 from .orders.commands import OrderCommands
 from .orders.orders import SlurmOrders
@@ -90,9 +92,15 @@ async def slurm_engine(
             programs,
         )
         links = _links(made, programs)
-        steps, upkeep = _steps(made), Upkeep(submissions)
-        async with submissions.running(), upkeep.running(), links.running(), steps.running():
-            yield _engine(made, submissions, links, steps)
+        steps, upkeep, samplers = _steps(made), Upkeep(submissions), _samplers(made, programs)
+        async with (
+            submissions.running(),
+            upkeep.running(),
+            links.running(),
+            steps.running(),
+            samplers.running(),
+        ):
+            yield _engine(made, submissions, links, steps, samplers)
 
 
 @asynccontextmanager
@@ -146,9 +154,16 @@ async def gateway(
         await store.close()
 
 
-def _engine(made: Gateway, submissions: SlurmSubmissions, links: JobLinks, steps: SlurmSteps) -> Engine:
+def _engine(
+    made: Gateway,
+    submissions: SlurmSubmissions,
+    links: JobLinks,
+    steps: SlurmSteps,
+    samplers: Samplers,
+) -> Engine:
     cluster, clock = made.cluster, made.clock
-    jobs = StateJobs(
+    jobs = SlurmJobs(
+        samplers=samplers,
         state=cluster.state,
         store=cluster.store,
         lookup=made.lookup,
@@ -198,6 +213,18 @@ def _engine(made: Gateway, submissions: SlurmSubmissions, links: JobLinks, steps
             clock=clock,
         ),
         steps=steps,
+    )
+
+
+def _samplers(made: Gateway, programs: Programs) -> Samplers:
+    return Samplers(
+        cluster=made.cluster,
+        commands=made.commands,
+        allowance=made.allowance,
+        allocations=made.poller.allocations,
+        programs=programs,
+        version=made.site.version,
+        readings=GpuReadings(made.cluster),
     )
 
 
