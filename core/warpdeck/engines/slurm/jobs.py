@@ -12,12 +12,14 @@ from warpdeck.controller.loop.end_waiters import EndWaiters
 from warpdeck.controller.presenters.job_columns import row_maker
 from warpdeck.engines.shared.jobs import StateJobs
 from warpdeck.engines.shared.subscriptions import RowsOfEnds
+from warpdeck.model import JobId
 from warpdeck.ports.caller import Caller
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol.job_rows import JobDetail, JobRow
 from warpdeck.protocol.site_rows import ForecastRow
 
 from .cluster.poller import Poller
+from .gpus.samplers import Samplers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,14 +27,18 @@ class SlurmJobs(StateJobs):
     """The `EngineJobs` of a gateway."""
 
     poller: Poller
+    samplers: Samplers
 
     async def rows(self, caller: Caller, message: ask.Jobs) -> Rows[JobRow | dict[str, Any]]:
         await self.poller.glance()
         return await super().rows(caller, message)
 
     async def detail(self, caller: Caller, message: ask.JobInfo) -> JobDetail:
+        """Return the details of a job, and begin to measure its GPUs."""
         await self.poller.glance()
-        return await super().detail(caller, message)
+        found = await super().detail(caller, message)
+        self.samplers.look(JobId(found.row.id))
+        return found
 
     async def forecast(self, caller: Caller, message: ask.Forecast) -> ForecastRow:
         await self.poller.glance()
