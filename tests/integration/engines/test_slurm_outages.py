@@ -109,7 +109,9 @@ class TestOutages:
         signal(slurm, "munged", "KILL")
         site = rig.engine.site
         # squeue itself tries again for 49 seconds.
-        await eventually_async(lambda: "munge" in site.about().problem, timeout_s=150, what="the problem is told")
+        await eventually_async(
+            lambda: "munge" in site.about().problem, timeout_s=150, what="the problem is told"
+        )
         begun, folder = time.time(), slurm.folder
         options = [f"--{name}={folder}/{path}" for name, path in MUNGE_FILES.items()]
         words = shlex.join(["munged", "--foreground", "--force", *options])
