@@ -80,7 +80,7 @@ class SlurmSubmissions:
     async def dry_run(self, caller: Caller, message: ask.DryRun) -> ForecastRow:
         require_own_user(caller.who, self.cluster.uid)
         requests = [_checked(each) for each in (message.request, *message.components)]
-        self.search.allowance.count(SUBMIT_RPCS, time.monotonic())
+        self.search.allowance.count_action(SUBMIT_RPCS, time.monotonic())
         return await forecast(self.sbatch.commands, requests, self.sbatch.version, now=self.clock())
 
     async def find_tree(self, caller: Caller, message: ask.HaveTree) -> results.StoredTree:
@@ -171,7 +171,7 @@ class SlurmSubmissions:
             return found
         if (made := await self.settle(folder, intent)) is not None:
             return made
-        self.search.allowance.count(SUBMIT_RPCS, time.monotonic())
+        self.search.allowance.count_action(SUBMIT_RPCS, time.monotonic())
         failure: UserError | None = None
         try:
             state = await self.sbatch.submit(folder, intent.requests, lock=lock)
