@@ -27,6 +27,7 @@ class TerminalProcess:
         self._pid, self.master = _fork(cwd, command)
         self._typed = bytearray()
         """Keys that the command has not read yet and that do not fit into its terminal's buffer."""
+        self._reaped = False
         self.is_open = True
         """Whether a process still uses the terminal."""
 
@@ -66,6 +67,8 @@ class TerminalProcess:
 
     def hang_up(self) -> None:
         """Send HUP to the command and to the processes in the foreground of its terminal."""
+        if self._reaped:
+            return  # The number may belong to another process now.
         groups = {self._pid}
         with contextlib.suppress(OSError):
             groups.add(os.tcgetpgrp(self.master))
@@ -77,6 +80,7 @@ class TerminalProcess:
     def reap(self) -> Optional[int]:
         """Return the wait status of the command, or None while it runs."""
         pid, status = os.waitpid(self._pid, os.WNOHANG)
+        self._reaped = bool(pid)
         return status if pid else None
 
 

@@ -17,7 +17,7 @@ from warpdeck.protocol.results import Delta, Welcome
 from warpdeck.protocol.site_rows import EngineRow
 from warpdeck_tui.data.connection import Core
 
-HANGING_MESSAGE = "Controller not responding, waiting"
+HANGING_MESSAGE = "The server does not respond; waiting"
 
 
 class ConnectionLog:

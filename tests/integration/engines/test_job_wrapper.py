@@ -38,9 +38,8 @@ class Folder:
         """Run the wrapper as slurmd does: a copy of it, with the variables of the job."""
         spooled = self.path.with_name(f"slurm_script.{os.urandom(4).hex()}")
         spooled.write_text((self.path / "run").read_text())
-        spooled.chmod(0o700)
         return subprocess.run(
-            [str(spooled)],
+            ["/bin/bash", "-p", str(spooled)],
             env={**PATH, "SLURM_JOB_ID": str(job), **env},
             cwd=self.path.parent,
             capture_output=True,

@@ -13,7 +13,7 @@ from tests.integration.engines.slurm_rig import slurm_rig, small_slurm
 from tests.slurm_parity.peer.real_slurm import RealSlurm
 from tests.support.waiting import eventually_async
 
-from warpdeck.base.errors import UserError
+from warpdeck.base.errors import UNCERTAIN, UserError
 from warpdeck.model.annotations import AnnotationsChange
 from warpdeck.model.change import JobChange
 from warpdeck.model.request import GpuRequest
@@ -90,7 +90,7 @@ class Site:
     def shown(self, job: str, key: str) -> str:
         """Return the value that scontrol shows for the key of a job."""
         words = self.slurm.ok("scontrol", "--oneliner", "show", "job", job).split(" ")
-        return next(word.partition("=")[2] for word in words if word.startswith(f"{key}="))
+        return next(word.partition("=")[2].strip() for word in words if word.startswith(f"{key}="))
 
     async def change(self, message: ask.Hold | ask.JobUpdate | ask.Requeue | ask.Release) -> Any:
         return await self.rig.engine.orders.change(self.rig.user, message)
@@ -99,7 +99,7 @@ class Site:
         return await self.change(ask.JobUpdate(jobs=(job,), change=JobChange(**fields)))
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["22.05"])
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["22.05", "26.05"])
 async def site(request: pytest.FixtureRequest) -> AsyncIterator[Site]:
     with small_slurm(request.param) as slurm:
         async for rig in slurm_rig(slurm):
@@ -241,3 +241,18 @@ async def test_a_gateway_carries_out_orders_of_its_own_user_only(site: Site) -> 
     with pytest.raises(UserError, match="belongs to"):
         await orders.annotate(site.rig.other, note)
     await site.rig.cancel(job)
+
+
+async def test_an_order_that_slurmctld_does_not_answer_has_an_unknown_outcome(site: Site) -> None:
+    first, second = await site.sbatch("--hold"), await site.sbatch("--hold")
+    pid = (site.slurm.folder / "slurmctld.pid").read_text().strip()
+    assert site.slurm.run(["kill", "-STOP", pid]).rc == 0
+    try:
+        found = await site.rig.cancel(first, second)
+        assert found.jobs == [] and found.codes == [UNCERTAIN, UNCERTAIN]
+        assert "it is unknown whether Slurm carried it out" in found.errors[0]
+        assert await site.rig.state(first) == "PENDING", "nothing is expected that Slurm has not confirmed"
+    finally:
+        assert site.slurm.run(["kill", "-CONT", pid]).rc == 0
+    for job in (first, second):
+        await site.rig.until(job, lambda row: row.state == "CANCELLED")

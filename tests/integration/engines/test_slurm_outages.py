@@ -3,20 +3,39 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
 from tests.integration.engines.contract import Rig, labels
-from tests.integration.engines.slurm_rig import slurm_rig, small_slurm
+from tests.integration.engines.slurm_rig import OFTEN, commands_of, slurm_rig, small_slurm
 from tests.slurm_parity.peer.real_slurm import RealSlurm
 from tests.support.waiting import eventually_async
 
+from warpdeck.base.paths import Paths
+from warpdeck.engines.slurm.engine import slurm_engine
+from warpdeck.engines.slurm.settings import SlurmSettings
+from warpdeck.model import Request
+from warpdeck.ports.caller import Caller, Principal
+from warpdeck.ports.engine import Engine
 from warpdeck.protocol import requests as ask
+from warpdeck.protocol.job_rows import JobRow
 
-pytestmark = [pytest.mark.slurm, pytest.mark.asyncio(loop_scope="class")]
+pytestmark = pytest.mark.slurm
+
+
+MUNGE_FILES = {
+    "socket": "munge.sock",
+    "key-file": "munge/key",
+    "pid-file": "munged.pid",
+    "log-file": "munge/log",
+    "seed-file": "munge/seed",
+}
+"""Options of munged as tests/slurm_parity/peer/slurm.sh gives them."""
 
 
 def pid_of(slurm: RealSlurm, daemon: str) -> str:
@@ -32,6 +51,7 @@ def start_again(slurm: RealSlurm) -> None:
     assert slurm.run(["sh", "-c", "setsid slurmctld -D >/dev/null 2>&1 </dev/null &"]).rc == 0
 
 
+@pytest.mark.asyncio(loop_scope="class")
 class TestOutages:
     """The tests share one Slurm and one gateway, and leave both in order."""
 
@@ -50,11 +70,11 @@ class TestOutages:
         return labels(rows[0 : len(rows)])
 
     async def until_read_after(self, rig: Rig, begun: float) -> None:
-        site = rig.engine.site
-        await eventually_async(
-            lambda: (site.about().read_at or 0) > begun and not site.about().problem,
-            what="the queue is read again",
-        )
+        def state() -> str:
+            about = rig.engine.site.about()
+            return about.problem if (about.read_at or 0) > begun else "the queue is old"
+
+        await eventually_async(lambda: not state() or None, what=f"the queue is read again: {state()}")
 
     async def test_a_killed_slurmctld_is_told_and_the_last_picture_stays(
         self, slurm: RealSlurm, rig: Rig
@@ -85,10 +105,17 @@ class TestOutages:
         assert slowest < 0.5
         await self.until_read_after(rig, time.time())
 
-    async def test_a_stopped_munge_is_told(self, slurm: RealSlurm, rig: Rig) -> None:
-        signal(slurm, "munged", "STOP")
-        begun = time.time()
-        signal(slurm, "munged", "CONT")
+    async def test_a_killed_munge_is_told(self, slurm: RealSlurm, rig: Rig) -> None:
+        signal(slurm, "munged", "KILL")
+        site = rig.engine.site
+        # squeue itself tries again for 49 seconds.
+        await eventually_async(
+            lambda: "munge" in site.about().problem, timeout_s=150, what="the problem is told"
+        )
+        begun, folder = time.time(), slurm.folder
+        options = [f"--{name}={folder}/{path}" for name, path in MUNGE_FILES.items()]
+        words = shlex.join(["munged", "--foreground", "--force", *options])
+        assert slurm.run(["sh", "-c", f"setsid {words} >/dev/null 2>&1 </dev/null &"]).rc == 0
         await self.until_read_after(rig, begun)
 
     async def test_a_subscriber_is_told_the_problem_and_its_end(self, slurm: RealSlurm, rig: Rig) -> None:
@@ -106,14 +133,31 @@ class TestOutages:
                 if ended and not delta.engine.problem:
                     break
 
-    async def test_a_job_that_ends_while_nobody_could_look_is_seen_to_end(
-        self, slurm: RealSlurm, rig: Rig
-    ) -> None:
-        job = slurm.ok("sbatch", "--parsable", "--output=/dev/null", "--wrap=sleep 3; exit 5").strip()
-        await eventually_async(lambda: rig.engine.site.summary().jobs.get("RUNNING") == 1)
-        signal(slurm, "slurmctld", "KILL")
-        await asyncio.sleep(4)  # The job ends in this time.
-        start_again(slurm)
-        await rig.reached(job)
-        row = (await rig.detail(job)).row
-        assert (row.state, row.exit_code) == ("FAILED", "5:0")
+
+async def test_a_gateway_completes_its_record_when_it_starts_again(tmp_path: Path) -> None:
+    """A job ends while no gateway runs, and another one is started."""
+    home = tmp_path / "home"
+    home.mkdir()
+    me = Caller(Principal(user="root", uid=0))
+
+    async def states(engine: Engine) -> dict[str, str]:
+        rows = await engine.jobs.rows(me, ask.Jobs(finished=True))
+        return {row.label: row.state for row in rows[0:10] if isinstance(row, JobRow)}
+
+    with small_slurm() as slurm:
+        settings = SlurmSettings(requests_per_minute=OFTEN, folder=str(tmp_path / "shared"))
+        commands = commands_of(slurm, tmp_path)
+
+        def opened() -> AbstractAsyncContextManager[Engine]:
+            return slurm_engine(Paths(str(home)), settings, clock=time.time, commands=commands)
+
+        async with opened() as engine:
+            request = Request(script="#!/bin/sh\nexit 5\n", submit_dir=str(tmp_path), hold=True)
+            made = await engine.submissions.submit(me, ask.Submit(request=request))
+            assert await states(engine) == {made.label: "PENDING"}
+        slurm.ok("scontrol", "release", made.label)
+        await eventually_async(lambda: "F" in slurm.ok("squeue", "-h", "-t", "all", "-o", "%t"))
+        async with opened() as engine:
+            assert await states(engine) == {made.label: "FAILED"}
+            detail = await engine.jobs.detail(me, ask.JobInfo(job=made.label))
+            assert (detail.script, detail.row.exit_code) == ("#!/bin/sh\nexit 5\n", "5:0")

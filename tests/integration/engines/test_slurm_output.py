@@ -15,6 +15,11 @@ from tests.slurm_parity.peer.real_slurm import RealSlurm
 from tests.support.waiting import eventually_async
 
 from warpdeck.base.errors import UserError
+from warpdeck.engines.slurm.cluster.polling import Allowance
+from warpdeck.engines.slurm.commands import SlurmCommands
+from warpdeck.engines.slurm.output.log_paths import LogFinder
+from warpdeck.engines.slurm.settings import SlurmSettings
+from warpdeck.model import Job, JobId, JobState, Request
 from warpdeck.ports.engine_streams import ByteStream, StreamEnd
 from warpdeck.protocol import requests as ask
 
@@ -186,3 +191,18 @@ async def _to_port(rig: Rig, job: str, port: int) -> tuple[Client, ByteStream]:
 
 async def _opened(client: Client) -> None:
     await client.until(lambda: client.log is not None or client.end is not None)
+
+
+async def test_the_file_of_a_job_that_slurm_has_forgotten_is_not_invented() -> None:
+    finder = LogFinder(SlurmCommands({"PATH": "/nowhere"}), Allowance(SlurmSettings()))
+    job = Job(
+        id=JobId(1),
+        array_job_id=JobId(1),
+        request=Request(name="old", submit_dir="/home/ann"),
+        user="ann",
+        uid=1,
+        state=JobState.COMPLETED,
+    )
+    with pytest.raises(UserError, match="the output file of job 1 is not known") as refused:
+        await finder.paths(job)
+    assert "/home/ann" in refused.value.hint

@@ -207,3 +207,26 @@ async def test_bytes_flow_while_slurmctld_is_down() -> None:
                 USER, ask.Tunnel(job=job, argv=("echo", "hi")), tunnel.progress
             )
             assert await tunnel.all(source) == b"hi\n"
+        async with gateway_in(folder) as engine:  # It has no connection to the job yet.
+            with pytest.raises(UserError, match="Unable to contact slurm controller") as refused:
+                await attached(engine, job, Client())
+            assert refused.value.code == ask.LOST
+
+
+async def test_a_tunnel_leads_to_the_node_that_is_named() -> None:
+    with RealSlurm() as slurm, temporary_home() as home:
+        folder = home.path.parent
+        home.path.mkdir()
+        commands_of(slurm, folder)
+        async with gateway_in(folder) as engine:
+            line = ("sbatch", "--parsable", "-N2", "-n2", "--wrap=sleep 600")
+            job = (await asyncio.to_thread(slurm.ok, *line)).strip()
+            rig = Rig(engine=engine, user=USER, other=USER, admin=USER, node="n1", folder=folder)
+            await rig.until(job, lambda row: row.state == "RUNNING")
+            for node in ("n1", "n2"):
+                client = Client()
+                message = ask.Tunnel(job=job, node=node, argv=("printenv", "SLURMD_NODENAME"))
+                source = await engine.output.tunnel(USER, message, client.progress)
+                assert await client.all(source) == f"{node}\n".encode()
+            with pytest.raises(UserError, match="does not run on n4"):
+                await engine.output.tunnel(USER, ask.Tunnel(job=job, node="n4", port=1), Client().progress)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from warpdeck.base.errors import UserError
+from warpdeck.base.passwd import name_of
 from warpdeck.engines.shared.job_lookup import JobLookup
 from warpdeck.model import Job, JobId, JobState
 from warpdeck.ports.caller import Caller
@@ -76,7 +77,7 @@ class SlurmAccounting:
         if not self.cluster.has_accounting:
             return results.LimitUseList(uses=[])
         return results.LimitUseList(
-            uses=use_rows(read_holders(await self.kept.read(*ASSOC_MGR, keep_s=LIMITS_S)))
+            uses=use_rows(read_holders(await self.kept.read(*ASSOC_MGR, keep_s=LIMITS_S), name_of))
         )
 
     async def qos(self, caller: Caller, message: ask.QosList) -> results.QosLevels:

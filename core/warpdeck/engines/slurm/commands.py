@@ -143,21 +143,19 @@ class SlurmCommands:
         """Run a command that submits a job with its own environment, and return its exit code.
 
         `out` and `err` are descriptors for its output, and it inherits the descriptor `keep_open`. If its time is over,
-        it is killed; the error says so. If the caller is cancelled, it runs on. Raises UserError.
+        it is killed; the error says so. If the caller is cancelled, it runs on. Raises UserError, and OSError if it cannot
+        be run.
         """
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *argv,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                env=environ,
-                cwd=cwd,
-                pass_fds=(keep_open,),
-                start_new_session=True,
-            )
-        except (OSError, ValueError) as error:
-            raise UserError(f"cannot run {argv[0]}: {error}", "Load Slurm's module.") from error
+        process = await asyncio.create_subprocess_exec(
+            *argv,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            env=environ,
+            cwd=cwd,
+            pass_fds=(keep_open,),
+            start_new_session=True,
+        )
         try:
             async with asyncio.timeout(CHANGE_S):
                 return await process.wait()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pwd
 from collections.abc import AsyncGenerator, Callable
@@ -26,7 +27,8 @@ from .cluster.poller import Poller
 from .cluster.polling import Allowance
 from .cluster.quick_looks import SlurmWaits
 from .commands import SlurmCommands
-from .forecasts import SlurmForecasts
+from .forecasts.forecasts import SlurmForecasts
+from .forecasts.starts import ExpectedStarts
 from .gpus.readings import GpuReadings
 from .gpus.samplers import Samplers
 from .history.accounting import INTERVAL_S, Accounting
@@ -38,6 +40,7 @@ from .orders.orders import SlurmOrders
 from .output.job_links import JobLinks
 from .output.log_paths import LogFinder
 from .output.output import SlurmOutput
+from .processes.output_files import remove_old
 from .processes.sessions import SlurmSessions
 from .processes.steps import SlurmSteps
 from .programs import Programs
@@ -93,6 +96,7 @@ async def slurm_engine(
         )
         links = _links(made, programs)
         steps, upkeep, samplers = _steps(made), Upkeep(submissions), _samplers(made, programs)
+        await asyncio.to_thread(remove_old, shared_folder(settings))
         async with (
             submissions.running(),
             upkeep.running(),
@@ -163,11 +167,12 @@ def _engine(
 ) -> Engine:
     cluster, clock = made.cluster, made.clock
     jobs = SlurmJobs(
+        poller=made.poller,
         samplers=samplers,
         state=cluster.state,
         store=cluster.store,
         lookup=made.lookup,
-        forecaster=SlurmForecasts(made.cluster),
+        forecaster=_forecasts(made),
         change_feed=Changes(
             state=cluster.state,
             nodes=cluster.nodes,
@@ -225,6 +230,20 @@ def _samplers(made: Gateway, programs: Programs) -> Samplers:
         programs=programs,
         version=made.site.version,
         readings=GpuReadings(made.cluster),
+    )
+
+
+def _forecasts(made: Gateway) -> SlurmForecasts:
+    return SlurmForecasts(
+        cluster=made.cluster,
+        poller=made.poller,
+        commands=made.commands,
+        allowance=made.allowance,
+        version=made.site.version,
+        kept=made.site.kept,
+        starts=ExpectedStarts(
+            state=made.cluster.state, commands=made.commands, allowance=made.allowance, poller=made.poller
+        ),
     )
 
 

@@ -144,28 +144,44 @@ class Cluster:
         self._mark_changed([job.id for job in changes.jobs])
         await self.apply(changes)
 
-    async def apply(self, changes: JobChanges) -> None:
-        """Put changes into memory and into the record. If the disk is full, they are written with the next ones."""
+    async def apply(self, changes: JobChanges, *, begun: float | None = None) -> None:
+        """Put changes into memory and into the record. If the disk is full, they are written with the next ones.
+
+        `begun` is the time of the squeue that the changes come from. Jobs that were changed since then are left out.
+        """
         async with self._writing:
-            state = self.state
+            if begun is not None:
+                later = changes.jobs[changes.shown :]
+                changes.jobs[changes.shown :] = [
+                    job for job in later if self.changed_at.get(job.id, 0.0) < begun
+                ]
             for job_id in changes.gone:
-                state.evict_job(job_id)
-            for first in range(0, len(changes.jobs), JOBS_A_TURN):
-                for job in changes.jobs[first : first + JOBS_A_TURN]:
-                    state.upsert_job(job)
+                self.state.evict_job(job_id)
+            for _ in range(changes.shown, len(changes.jobs), JOBS_A_TURN):
+                self.show(changes, most=JOBS_A_TURN)
                 await asyncio.sleep(0)
-            state.planned.pending_reasons.update(changes.reasons)
-            state.planned.priorities.update(changes.priorities)
-            for job in changes.jobs:
-                if job.id not in state.index.pending:
-                    state.planned.priorities.pop(job.id, None)
             recorded = [job for job in changes.jobs if job.is_finished or job.uid == self.uid]
             self._unsaved.update((job.id, job) for job in recorded)
             kept = {job.id for job in recorded}
             self._unsaved_lines += [line for line in changes.journal if line.job_id in kept]
             self._unsaved_steps += [step for step in changes.steps if step.job_id in kept]
             await self._save(gone=changes.gone)
-        self.touch([*(job.id for job in changes.jobs), *changes.gone])
+        self.touch(changes.gone)
+
+    def show(self, changes: JobChanges, *, most: int) -> None:
+        """Put the next of the changed jobs into memory, and tell clients."""
+        planned, pending = self.state.planned, self.state.index.pending
+        jobs = changes.jobs[changes.shown : changes.shown + most]
+        changes.shown += len(jobs)
+        for job in jobs:
+            self.state.upsert_job(job)
+            if (reason := changes.reasons.get(job.id)) is not None:
+                planned.pending_reasons[job.id] = reason
+            if (priority := changes.priorities.get(job.id)) is not None:
+                planned.priorities[job.id] = priority
+            elif job.id not in pending:
+                planned.priorities.pop(job.id, None)
+        self.touch([job.id for job in jobs])
 
     async def add(self, job: Job, *, journal: str, created: CreatedObject | None = None) -> None:
         """Add a job that this user has submitted. It is on disk when this returns. Raises StoreError."""

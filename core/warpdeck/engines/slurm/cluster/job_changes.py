@@ -33,6 +33,8 @@ class JobChanges:
     """Unfinished jobs that Slurm does not report any more."""
     journal: list[JournalEntry] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
+    shown: int = 0
+    """Number of the jobs, from the first on, that are in memory already."""
 
 
 def compare(state: State, seen: Iterable[SeenJob], changes: JobChanges, *, now: float) -> None:

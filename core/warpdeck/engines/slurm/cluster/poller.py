@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import aclosing, asynccontextmanager, contextmanager
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 
 from warpdeck.base.errors import UserError
 from warpdeck.engines.slurm.commands import Record, SlurmCommands
@@ -14,23 +14,34 @@ from warpdeck.engines.slurm.reading.job_table import COLUMNS, SeenJob, read_job
 from warpdeck.engines.slurm.reading.marked_table import MalformedTable
 from warpdeck.engines.slurm.reading.node_table import flags_of, gpus_in_use, partitions_of, read_nodes
 from warpdeck.engines.slurm.reading.partition_table import read_partitions
-from warpdeck.model import JobId
+from warpdeck.model import JobId, JobState
 
 from .allocations import Allocations
 from .cluster import Cluster
 from .job_changes import JobChanges, compare, find_vanished
-from .polling import ALWAYS, PLANS, Allowance, Asked, Source, due_in_s, rpcs_a_minute
+from .polling import ALWAYS, MINUTE_S, PLANS, Allowance, Asked, Source, due_in_s, rpcs_a_minute
 
 log = logging.getLogger("warpdeck.slurm")
 
 SQUEUE = ("squeue", "--noheader", "--all", "--states=all")
 NODES = ("scontrol", "--oneliner", "--details", "show", "node")
 PARTITIONS = ("scontrol", "--oneliner", "show", "partition")
-RETRY_S = 10.0
+RETRY_S = 5.0
 """Seconds until the next attempt after Slurm did not answer. An attempt that fails costs slurmctld nothing or little."""
-MAX_RETRY_S = 120.0
+LOOK_RPCS = 3
+"""Requests of a squeue for one job: the job, the partitions and the federation."""
+MAX_RETRY_S = 60.0
 EVICT_S = 60.0
 FIRST_LOOK_S = 10.0
+FIRST_JOBS = 500
+"""Number of jobs of the first queue that are shown before it was read completely."""
+FRESH_S = 10.0
+"""Age of a queue up to which a user who begins to look needs no new one."""
+FIRST_QUEUE_S = 30.0
+GLANCE_S = 5.0
+"""Maximum seconds for which a single answer waits for the first queue of a gateway, and for a newer one."""
+FOLLOW_S = (2.0, 6.0)
+"""Pauses before the looks at a job that was just submitted."""
 CONFIG = ("scontrol", "show", "config")
 SELDOM_S = 3600.0
 """Seconds after which the partitions and the configuration are read again. Administrators change them seldom."""
@@ -58,8 +69,13 @@ class Poller:
         self._looking = 0
         """Number of clients that look at the cluster now."""
         self._urgent = False
+        self._glanced: float | None = None
+        """Time of the last request of a user who looks once."""
         self._wake = asyncio.Event()
-        self._failures = 0
+        self._was_asked = asyncio.Condition()
+        self._failures = dict.fromkeys(Source, 0)
+        self._problems = dict.fromkeys(Source, "")
+        self._follows: set[asyncio.Task[None]] = set()
         self._first_look = asyncio.Event()
         self.allocations = Allocations(cluster, commands)
         self._read = {
@@ -73,8 +89,9 @@ class Poller:
 
     @property
     def looking(self) -> bool:
-        """Whether somebody looks at the cluster now."""
-        return self._looking > 0
+        """Whether somebody looks at the cluster now, or has looked a moment ago."""
+        glanced = self._glanced is not None and self._monotonic() - self._glanced < MINUTE_S
+        return self._looking > 0 or glanced
 
     @property
     def rate(self) -> float:
@@ -86,16 +103,60 @@ class Poller:
     def watched(self) -> Iterator[None]:
         """Read more often while the block runs, because somebody looks."""
         self._looking += 1
-        self._wake.set()
+        self._read_if_old()
         try:
             yield
         finally:
             self._looking -= 1
 
-    def hurry(self) -> None:
-        """Read the queue as soon as the allowance permits, because a user has changed a job."""
+    async def glance(self) -> None:
+        """Wait a moment for a new queue if the last one is old and the allowance permits it, because a user looks once.
+
+        The first queue is waited for until it is complete.
+        """
+        self._glanced = now = self._monotonic()
+        is_first = self._cluster.read_at is None
+        rpcs = PLANS[Source.JOBS].rpcs
+        if not self._read_if_old() or self._problems[Source.JOBS]:
+            return
+        if not is_first and self._allowance.wait_s(rpcs, looking=True, now=now):
+            return
+        try:
+            async with asyncio.timeout(FIRST_QUEUE_S if is_first else GLANCE_S), self._was_asked:
+                await self._was_asked.wait()
+        except TimeoutError:
+            return
+
+    def hurry(self, job_id: JobId | None = None) -> None:
+        """Read the queue as soon as the allowance permits, because a user has changed a job.
+
+        A job that was just submitted is also looked at alone a few times, because it may start soon.
+        """
+        self._glanced = self._monotonic()
         self._urgent = True
         self._wake.set()
+        if job_id is not None:
+            task = asyncio.create_task(self._follow(job_id))
+            self._follows.add(task)
+            task.add_done_callback(self._follows.discard)
+
+    async def _follow(self, job_id: JobId) -> None:
+        for pause_s in FOLLOW_S:
+            await asyncio.sleep(pause_s)
+            job = self._cluster.state.jobs.get(job_id)
+            if job is None or job.state is not JobState.PENDING or job.held:
+                return
+            if not self._allowance.wait_s(LOOK_RPCS, looking=True, now=self._monotonic()):
+                with suppress(UserError, MalformedTable):
+                    await self.look(job_id)
+
+    def _read_if_old(self) -> bool:
+        """Make the queue urgent if it is old. Return whether it is."""
+        last = self._asked.get(Source.JOBS)
+        is_old = last is None or self._cluster.read_at is None or self._monotonic() - last.started > FRESH_S
+        self._urgent = self._urgent or is_old
+        self._wake.set()
+        return is_old
 
     async def look(self, job_id: JobId) -> None:
         """Read one job now, because a user waits for its start or its end. Raises UserError.
@@ -103,7 +164,7 @@ class Poller:
         slurmctld answers this from a table, so it costs little even if the queue is long.
         """
         cluster, begun = self._cluster, self._cluster.clock()
-        self._allowance.count(1, self._monotonic())
+        self._allowance.count(LOOK_RPCS, self._monotonic())
         changes, seen = JobChanges(), list[SeenJob]()
         async with aclosing(self._commands.table((*SQUEUE, f"--jobs={job_id}"), COLUMNS)) as table:
             async for records in table:
@@ -161,12 +222,13 @@ class Poller:
         allowed = self._allowance.allowed(looking=looking)
 
         def wait(source: Source) -> float:
-            urgent = self._urgent and source is Source.JOBS
+            urgent = (self._urgent and source is Source.JOBS) or bool(self._problems[source])
             due = due_in_s(source, self._asked.get(source), allowed=allowed, urgent=urgent, now=now)
             free = self._allowance.wait_s(PLANS[source].rpcs, looking=looking, now=now)
             last = self._asked.get(source)
-            retry = min(MAX_RETRY_S, RETRY_S * 2 ** (self._failures - 1)) if self._failures else 0.0
-            held_back = max(0.0, last.started + retry - now) if last and self._failures else 0.0
+            failures = self._failures[source]
+            retry = min(MAX_RETRY_S, RETRY_S * 2 ** (failures - 1)) if failures else 0.0
+            held_back = max(0.0, last.started + retry - now) if last and failures else 0.0
             return max(due, free, held_back)
 
         return min(((each, wait(each)) for each in self._sources()), key=lambda pair: pair[1])
@@ -179,23 +241,28 @@ class Poller:
 
     async def _ask_safely(self, source: Source) -> None:
         """Read a source. An error is kept for the users, who see how old the picture is."""
-        cluster = self._cluster
         try:
             await self._ask(source)
         except UserError as error:
-            self._failures += 1
-            cluster.problem = f"{error.message}: {error.hint}" if error.hint else error.message
+            problem = f"{error.message}: {error.hint}" if error.hint else error.message
         except MalformedTable as error:
-            self._failures += 1
-            cluster.problem = f"cannot read the output of squeue: {error}"
+            problem = f"cannot read the output of squeue: {error}"
         except Exception:
-            self._failures += 1
             log.exception("a bug stopped a look at Slurm")
-            cluster.problem = "a look at Slurm failed because of a bug of warpdeck: see its log"
+            problem = "a look at Slurm failed because of a bug of warpdeck: see its log"
         else:
-            self._failures, cluster.problem = 0, ""
-        if self._failures or self._asked.keys() >= set(ALWAYS):
+            problem = ""
+        if problem:
+            self._failures[source] += 1
+        else:  # Slurm answers, so the other sources are read again soon.
+            self._failures = dict.fromkeys(Source, 0)
+        self._problems[source] = problem
+        self._cluster.problem = next((self._problems[each] for each in ALWAYS if self._problems[each]), "")
+        if problem or self._asked.keys() >= set(ALWAYS):
             self._first_look.set()
+        if source is Source.JOBS:
+            async with self._was_asked:
+                self._was_asked.notify_all()
         self._cluster.hub.wake()
 
     async def _ask(self, source: Source) -> None:
@@ -219,9 +286,11 @@ class Poller:
                 seen = self._changed(records, printed, begun)
                 compare(cluster.state, seen, changes, now=begun)
                 await asyncio.sleep(0)
+                if cluster.read_at is None and len(changes.jobs) - changes.shown >= FIRST_JOBS:
+                    cluster.show(changes, most=FIRST_JOBS)  # The first screen need not wait for a long queue.
+                    self._first_look.set()
         find_vanished(cluster.state, printed, changes, unseen=begun)
-        changes.jobs = [job for job in changes.jobs if cluster.changed_at.get(job.id, 0.0) < begun]
-        await cluster.apply(changes)
+        await cluster.apply(changes, begun=begun)
         cluster.was_read(printed, begun)
         if self.after_queue is not None:
             await self.after_queue(changes)

@@ -18,8 +18,8 @@ from warpdeck.ports.engine import Progress
 
 from .poller import Poller
 
-PAUSES_S = (0.2, 0.4, 0.8, 1.6, 3.2, 6.4)
-"""Seconds between the looks. Each costs one request about one job; after the last one, the usual looks must suffice."""
+PAUSES_S = (0.2, 0.4, 0.8, 1.6, 3.2)
+"""Seconds between the looks. Each costs a few short requests; after the last one, the usual looks must suffice."""
 
 
 @dataclass(frozen=True, kw_only=True)

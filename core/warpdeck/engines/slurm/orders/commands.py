@@ -14,7 +14,7 @@ from warpdeck.model import Job, JobId, JobState, Ranges, format_ranges, split_ra
 from warpdeck.model.ranges import without_steps
 
 from .names import jobs_of, key_of, tasks_of
-from .refusals import NO_ERROR, UNEXPECTED, Refusal, read_scancel, read_scontrol
+from .refusals import NO_ERROR, NO_MATCH, UNEXPECTED, Refusal, read_scancel, read_scontrol
 
 SCONTROL_JOBS = 200
 """Maximum number of jobs in one command of scontrol, which asks slurmctld for one job after the other."""
@@ -25,6 +25,7 @@ COUNTED_RPCS = 2
 HINTS = {
     "not_found": "see `warpdeck queue --all`",
     "denied": "only an administrator may do this",
+    "not_user": "only its owner or an administrator may do this",
     "component": "name the whole job",
     "no_requeue": "it was submitted with --no-requeue, or the site does not requeue jobs",
     "ending": "try again in a few seconds",
@@ -138,7 +139,7 @@ class OrderCommands:
         except UserError as error:
             return [], error
         lines = read(f"{err}\n{out}")
-        if code and not any(each.words != NO_ERROR for each in lines):
+        if code and NO_MATCH not in err and not any(each.words != NO_ERROR for each in lines):
             text = "\n".join(line for line in err.splitlines() if line.strip() not in _NOISE)
             return [], command_error(argv[0], text)
         return lines, None
@@ -180,7 +181,7 @@ class OrderCommands:
         reached = command_error("slurmctld", refusal.words)
         if reached.code == UNREACHABLE:
             return UserError(f"{message}; nothing was changed", reached.hint, code=UNREACHABLE)
-        if code == "denied" and known is not None and known.uid != self._cluster.uid:
+        if code in ("denied", "not_user") and known is not None and known.uid != self._cluster.uid:
             return UserError(message, f"it belongs to {known.user}", code="not_owner")
         if code == "not_found" and known is not None and known.is_finished:
             return UserError(message, f"it has ended ({known.state})", code="already_done")

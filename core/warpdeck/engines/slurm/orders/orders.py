@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from warpdeck.base.errors import UserError
+from warpdeck.base.errors import UNCERTAIN, UserError
 from warpdeck.controller.reducers.comment_update import NONE, check_rights
 from warpdeck.engines.slurm.capabilities import IMPOSSIBLE
 from warpdeck.engines.slurm.cluster.cluster import Cluster
@@ -58,9 +58,6 @@ class SlurmOrders:
     version: Version
     runs: OrderCommands
     code: RecordedCode
-
-    async def record_code(self, caller: Caller, message: ask.CodeRecorded) -> results.Changed:
-        return await self.code.record_code(caller, message)
 
     async def cancel(self, caller: Caller, message: ask.Cancel) -> results.Canceled:
         require_own_user(caller.who, self.cluster.uid)
@@ -117,6 +114,9 @@ class SlurmOrders:
         return results.Changed(
             jobs=found.done, errors=[error.line for _, error in found.refused], parts=found.parts
         )
+
+    async def record_code(self, caller: Caller, message: ask.CodeRecorded) -> results.Changed:
+        return await self.code.record_code(caller, message)
 
     async def annotate(self, caller: Caller, message: ask.JobAnnotate) -> results.Result:
         require_own_user(caller.who, self.cluster.uid)
@@ -179,7 +179,7 @@ class SlurmOrders:
 
         A record with several tasks stays as it is if the order was for some of them only.
         """
-        if not found.done:
+        if not found.done and all(error.code != UNCERTAIN for _, error in found.refused):
             return
         now, changes = self.cluster.clock(), JobChanges()
         for reference in done if after is not None else ():

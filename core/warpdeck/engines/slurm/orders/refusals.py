@@ -21,6 +21,8 @@ _CANCEL_SENT = re.compile(
     r"scancel: (?:Terminating|Signal \d+ to) (?:full |batch )?(?:job|step) (?P<name>\S+)"
 )
 NO_ERROR = "No error"
+NO_MATCH = "No active jobs match ALL job filters"
+"""scancel prints this if it has selected none of the jobs by their state."""
 UNEXPECTED = "Unexpected message received"
 """scontrol prints this if slurmctld does not answer, and also if a job to suspend or to resume does not exist."""
 UNSURE = (UNEXPECTED, "Socket timed out", "Zero Bytes were transmitted")

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from warpdeck.base.errors import UserError
-from warpdeck.engines.slurm.commands import SlurmCommands, command_error
+from warpdeck.engines.slurm.commands import UNREACHABLE, SlurmCommands, command_error
 from warpdeck.fleet.channel_streams import ChannelStream, ChannelStreams
 from warpdeck.fleet.frame_writer import FrameWriter
 from warpdeck.fleet.inbound import decode
@@ -28,6 +28,8 @@ OPEN_S = 90.0
 CLOSE_S = 5.0
 IDLE_S = 30.0
 """Seconds for which a step without streams is kept, because a page of a notebook opens many streams one after the other."""
+YIELD_BYTES = 64 * 1024
+"""Bytes that are processed without yielding to the event loop."""
 MAX_ERROR_BYTES = 16 * 1024
 MAX_NOISE_LINES = 500
 """Maximum number of lines that a task prolog may print before the program's first line."""
@@ -49,6 +51,7 @@ class JobLink:
         self._errors = bytearray()
         self._tasks: list[asyncio.Task[None]] = []
         self._closing: asyncio.TimerHandle | None = None
+        self._is_closing = False
 
     async def begin(self) -> None:
         """Wait until the program runs on the node. Raises UserError in Slurm's words."""
@@ -64,8 +67,11 @@ class JobLink:
                         await asyncio.wait(self._tasks)
                         raise self.error()
         except TimeoutError as error:
+            said = f": {self.error().message}" if self._errors else ""
             raise UserError(
-                f"srun did not start a step within {OPEN_S:.0f} s", "The node or slurmctld may be overloaded."
+                f"srun did not start a step within {OPEN_S:.0f} s{said}",
+                "The node or slurmctld may be overloaded.",
+                code=UNREACHABLE,
             ) from error
         except ValueError as error:
             raise UserError("a task prolog printed a line that is too long") from error
@@ -73,7 +79,8 @@ class JobLink:
 
     @property
     def has_ended(self) -> bool:
-        return self._streams.has_ended
+        """Whether no more streams can be opened."""
+        return self._is_closing or self._streams.has_ended
 
     def open(self, message: wire.OpenPty | wire.OpenTunnel, sink: StreamSink) -> ChannelStream:
         """Open a terminal or a tunnel. `release` must be called when it has ended."""
@@ -90,7 +97,12 @@ class JobLink:
         """Note that a stream has ended. The connection is closed if it stays without streams."""
         self._users -= 1
         if not self._users and not self.has_ended:
-            self._closing = asyncio.get_running_loop().call_later(IDLE_S, self._frames.close)
+            self._closing = asyncio.get_running_loop().call_later(IDLE_S, self._end_input)
+
+    def _end_input(self) -> None:
+        """Close the input of the program, which then ends."""
+        self._is_closing = True
+        self._frames.close()
 
     def error(self) -> UserError:
         """Return the error for a step that has ended, in srun's words."""
@@ -103,16 +115,21 @@ class JobLink:
         """End the step."""
         if self._closing is not None:
             self._closing.cancel()
-        self._frames.close()
+        self._end_input()
         await self._end_process()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _read(self) -> None:
+        read_bytes = 0
         try:
             while True:
                 kind, payload = await read_frame(self._stdout)
+                read_bytes += len(payload)
+                if read_bytes > YIELD_BYTES:  # A reader with buffered data returns without suspending.
+                    read_bytes = 0
+                    await asyncio.sleep(0)
                 if kind == JSON:
                     self._take(decode(payload))
                 else:

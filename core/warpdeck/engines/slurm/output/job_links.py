@@ -18,8 +18,8 @@ from warpdeck_agent.wire import messages as wire
 from .job_link import JobLink, srun_arguments, start_link
 from .job_relay import JobRelay
 
-STEP_RPCS = 3
-"""Requests of an srun that starts a step in a running job: the allocation, the step, and its end."""
+STEP_RPCS = 4
+"""Requests of an srun that starts a step in a running job: the allocation, the step, its end, and that of srun."""
 Key = tuple[JobId, int, str]
 """A start of a job, and one of its nodes."""
 
@@ -66,6 +66,10 @@ class JobLinks:
                 del self._links[key]
                 self._starting.pop(key, None)
 
-        link = await start_link(self.commands, argv, forget)
+        try:
+            link = await start_link(self.commands, argv, forget)
+        except BaseException:
+            self._starting.pop(key, None)
+            raise
         self._links[key] = link
         return link

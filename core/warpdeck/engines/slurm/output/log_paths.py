@@ -50,11 +50,19 @@ class LogFinder:
         """Job -> its paths as scontrol tells them."""
 
     async def paths(self, job: Job, *, channel: str = "out") -> LogPaths:
-        """Return the paths of a job. They are empty if the job has no output file."""
+        """Return the paths of a job. They are empty if the job has no output file.
+
+        Raises UserError if Slurm has forgotten a job before anybody asked for its file.
+        """
         found = _resolved(job)
         if is_ours(job) or (channel == "out" and await self._is_right(job, found.out)):
             return found
         told = await self._told(job.id)
+        if told is None and not found.out:
+            raise UserError(
+                f"the output file of job {job.label()} is not known, and Slurm does not tell it now",
+                f"look into {job.request.chdir or job.request.submit_dir}, the folder of the job",
+            )
         if told is None:
             return found
         if not told.out:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -13,6 +14,7 @@ from warpdeck.engines.shared.job_lookup import JobLookup
 from warpdeck.engines.shared.job_waits import LINK_S, has_begun
 from warpdeck.engines.slurm.cluster.cluster import Cluster
 from warpdeck.engines.slurm.cluster.quick_looks import SlurmWaits
+from warpdeck.engines.slurm.commands import UNREACHABLE
 from warpdeck.model import Job, JobId, JobState, NodeName
 from warpdeck.ports.caller import Caller
 from warpdeck.ports.engine import ForwardedJob, Progress
@@ -127,13 +129,11 @@ class SlurmOutput:
     async def settle(self, caller: Caller, message: ask.Settle) -> results.Result:
         """Wait until the files of a job that has ended no longer grow."""
         jobs = [job for job in self.cluster.state.named(JobId(message.job)) if job.uid == self.cluster.uid]
-        paths = [await self.finder.paths(job) for job in jobs if nodes_of(job)]
-        try:
+        with suppress(TimeoutError, UserError):
+            paths = [await self.finder.paths(job) for job in jobs if nodes_of(job)]
             async with asyncio.timeout(LINK_S), asyncio.TaskGroup() as group:
                 for path in {path for pair in paths for path in pair if path}:
                     group.create_task(settled(path))
-        except TimeoutError:
-            pass
         return results.Result()
 
     def _own(self, job: Job) -> Job:
@@ -168,7 +168,8 @@ class SlurmOutput:
         except UserError as error:
             if (await self._now(job)).is_finished:
                 raise ended(job, code=ask.ENDED) from error
-            error.code = error.code or ask.LOST
+            if error.code == UNREACHABLE:
+                error.code = ask.LOST  # The client comes back, and the terminal is still there.
             raise
 
     async def _open_tunnel(self, job: Job, node: str, asked: wire.OpenTunnel, sink: ByteSink) -> ByteStream:

@@ -18,6 +18,7 @@ from warpdeck.ports.engine import Progress
 from .launcher import Launcher
 
 HOLDER = ("/bin/sh", "-c", r'env -0; printf "end\0"; read -r code || code=1; exit "$code"')
+REVOKED = "has been revoked"
 _END = b"end\0"
 _GRANTED = "Granted job allocation "
 _SILENT = ("Granted job allocation", "Nodes ", "Relinquishing job allocation")
@@ -41,13 +42,19 @@ class Allocation:
         return int(self.env.get("SLURM_JOB_ID", "0"))
 
     async def watch(self) -> None:
-        """Read the messages of salloc until it ends."""
+        """Read the messages of salloc until it ends. It leaves its command running when Slurm takes the allocation."""
         while line := await self.launcher.stderr.readline():
             text = self.launcher.without_name(line)
             if not text.startswith(_SILENT):
                 self.said = text
+            if REVOKED in text:
+                self.give_up()
         await self.launcher.wait()
         self.over.set()
+
+    def give_up(self) -> None:
+        """End salloc, because its client has left or Slurm has taken the allocation."""
+        self.launcher.stdin.close()
 
     def release(self, code: int) -> None:
         """Give the allocation back with the exit code of the client's command."""

@@ -39,7 +39,11 @@ class Launcher:
                 os.killpg(self._process.pid, number)
 
     async def end(self) -> None:
-        """End the command: srun then ends its tasks, and salloc releases what it waits for."""
+        """End the command: srun then ends its tasks, and salloc releases what it waits for.
+
+        The command of salloc has a process group of its own, but it ends with its input.
+        """
+        self.stdin.close()
         for number in (signal.SIGTERM, signal.SIGKILL):
             self.signal(number)
             try:

@@ -38,6 +38,7 @@ from warpdeck.protocol.nonces import mark_of
 from warpdeck.protocol.results import OpenedJob
 
 from .output_files import make_paths, over_path, pattern_of
+from .own_user import refuse_others
 
 OF_STEPS = frozenset(
     {"container", "hosts", "immediate", "mpi", "programs", "relative", "task_epilog", "task_prolog"}
@@ -68,6 +69,7 @@ class SlurmSessions:
     clock: Callable[[], float]
 
     async def run(self, caller: Caller, message: ask.Run) -> StartedRun:
+        refuse_others(caller, uid=self.cluster.uid)
         request, notes = self._request(message)
         paths = await asyncio.to_thread(make_paths, self.folder, caller.who.uid, mark_of(message))
         request = msgspec.structs.replace(request, output=pattern_of(paths.out), error=pattern_of(paths.err))
@@ -79,6 +81,7 @@ class SlurmSessions:
         return StartedRun(opened, partial(self._outputs, JobId(made.job_id)))
 
     async def open(self, caller: Caller, message: ask.Session) -> OpenedJob:
+        refuse_others(caller, uid=self.cluster.uid)
         source = source_of(caller, message, now=self.clock())
         asked = srun_options(read_srun(message.words, source), message.env, files={})
         if not _is_session(asked):

@@ -31,16 +31,19 @@ from warpdeck.ports.engine import Progress
 from warpdeck.ports.engine_streams import CommandText, EndedStep, HeldAllocation
 from warpdeck.protocol import requests as ask
 
-from .allocations import HOLDER, Allocation, granted, left_alone, without_command
+from .allocations import HOLDER, REVOKED, Allocation, granted, left_alone, without_command
 from .launcher import Launcher, start
+from .own_user import refuse_others
 from .sessions import source_of
 from .step_marker import UNKNOWN, StepId, StepMarker
 from .step_streams import SlurmStep
 
-RPCS = 3
-"""Requests of srun or salloc: the allocation, the step, and its end."""
+RPCS = 4
+"""Requests of srun or salloc: the allocation, the step, and the ends of both."""
 END_S = 20.0
 """Seconds for which the end of a released allocation is awaited."""
+LOOK_S = 4.0
+"""Seconds for which the end of a job is awaited that srun has made, so that the queue shows it."""
 _WAITS = ("job ", "Job ", "Pending job allocation", "Step created", "step creation", "Required node")
 """Beginnings of messages with which srun reports that it waits."""
 
@@ -76,7 +79,7 @@ class SlurmSteps:
     async def srun(
         self, caller: Caller, message: ask.Srun, progress: Progress
     ) -> SlurmStep | CommandText | EndedStep:
-        self._refuse_others(caller)
+        refuse_others(caller, uid=self.cluster.uid)
         _refuse_terminal(message.words)
         self.allowance.count(RPCS, time.monotonic())
         own_prolog = "SLURM_PROLOG" in message.env or any(
@@ -95,7 +98,7 @@ class SlurmSteps:
         if isinstance(found, CommandText):
             return found
         step, said = found
-        await self._learn(step.job_id)
+        is_new = await self._learn(step.job_id)
         self._launched.add(launcher)
         return SlurmStep(
             launcher,
@@ -104,7 +107,7 @@ class SlurmSteps:
             reads=message.has_input,
             commands=self.commands,
             allowance=self.allowance,
-            forget=partial(self._forget, launcher),
+            forget=partial(self._forget, launcher, step.job_id if is_new else 0),
         )
 
     async def srun_attach(self, caller: Caller, message: ask.SrunAttach) -> SlurmStep:
@@ -114,7 +117,7 @@ class SlurmSteps:
         )
 
     async def salloc(self, caller: Caller, message: ask.Salloc, progress: Progress) -> HeldAllocation:
-        self._refuse_others(caller)
+        refuse_others(caller, uid=self.cluster.uid)
         asked = salloc_options(read_salloc(message.words, source_of(caller, message, now=self.clock())))
         self.allowance.count(RPCS, time.monotonic())
         words = ["salloc", *without_command(message.words, asked.command)]
@@ -126,12 +129,12 @@ class SlurmSteps:
             return self._answer(Allocation(launcher, {"SLURM_JOB_ID": str(job_id)}), asked)
         made = await granted(launcher, message.env, progress)
         self._held[made.job_id] = made
-        self._spawn(self._watch(made))
         await self._learn(made.job_id)
+        self._spawn(self._watch(made))
         return self._answer(made, asked)
 
     async def salloc_attach(self, caller: Caller, message: ask.SallocAttach) -> HeldAllocation:
-        self._refuse_others(caller)
+        refuse_others(caller, uid=self.cluster.uid)
         if message.job not in self._held:
             raise UserError(
                 f"allocation {message.job} no longer exists",
@@ -165,12 +168,8 @@ class SlurmSteps:
     async def _revoked(self, made: Allocation) -> str:
         """Return salloc's message about the end of the allocation, when Slurm has ended it."""
         await made.over.wait()
-        job = self.cluster.state.jobs.get(JobId(made.job_id))
-        if job is not None:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(END_S):
-                    await self.waits.until(job, lambda now: now.is_finished)
-        if "has been revoked" in made.said:
+        await self._ended(made.job_id, END_S)
+        if REVOKED in made.said:
             return made.said
         return f"Job allocation {made.job_id} has been revoked."
 
@@ -179,37 +178,55 @@ class SlurmSteps:
 
     async def _leave(self, made: Allocation) -> None:
         """End an allocation whose client has disconnected."""
-        made.launcher.stdin.close()
+        made.give_up()
         await made.over.wait()
-        self.waits.poller.hurry()
+        await self._ended(made.job_id, LOOK_S)
 
     async def _watch(self, made: Allocation) -> None:
-        await made.watch()
-        self._held.pop(made.job_id, None)
-        self.waits.poller.hurry()
+        taking = asyncio.create_task(self._give_up_with(made))
+        try:
+            await made.watch()
+        finally:
+            taking.cancel()
+            self._held.pop(made.job_id, None)
 
-    async def _learn(self, job_id: int) -> None:
-        """Read a job that srun or salloc has made, so that it is known before its client is answered."""
-        if job_id and JobId(job_id) not in self.cluster.state.jobs:
+    async def _give_up_with(self, made: Allocation) -> None:
+        """End salloc when its job has ended, which it does not tell if it is quiet."""
+        job = self.cluster.state.jobs.get(JobId(made.job_id))
+        if job is not None:
             with suppress(UserError):
-                await self.waits.poller.look(JobId(job_id))
+                await self.waits.waits.until(job, lambda now: now.is_finished)
+            made.give_up()
 
-    def _forget(self, launcher: Launcher) -> None:
+    async def _learn(self, job_id: int) -> bool:
+        """Read a job that srun or salloc has made, so that it is known before its client is answered.
+
+        Returns whether it was unknown until now.
+        """
+        if not job_id or JobId(job_id) in self.cluster.state.jobs:
+            return False
+        with suppress(UserError):
+            await self.waits.poller.look(JobId(job_id))
+        return True
+
+    def _forget(self, launcher: Launcher, own_job: int) -> None:
+        """Forget an srun that has ended, and look at the job that it has made."""
         self._launched.discard(launcher)
-        self.waits.poller.hurry()
+        if own_job:
+            self._spawn(self._ended(own_job, LOOK_S))
+
+    async def _ended(self, job_id: int, limit_s: float) -> None:
+        """Wait a moment until the end of a job is known."""
+        job = self.cluster.state.jobs.get(JobId(job_id))
+        if job is not None:
+            with suppress(TimeoutError, UserError):
+                async with asyncio.timeout(limit_s):
+                    await self.waits.until(job, lambda now: now.is_finished)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-    def _refuse_others(self, caller: Caller) -> None:
-        if caller.who.uid != self.cluster.uid:
-            raise UserError(
-                f"this gateway to Slurm runs steps of its own user only, not of {caller.who.user}",
-                "Start your own with `warpdeck --engine slurm`.",
-                code="denied",
-            )
 
 
 async def _created(

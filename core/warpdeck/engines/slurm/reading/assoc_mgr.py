@@ -3,12 +3,14 @@
 A record begins with QOS= or ClusterName= at the start of a line. Its other lines are indented and contain KEY=VALUE. A
 value is LIMIT(USE), or a list of TRES=LIMIT(USE); the limit N means no limit. Within a QoS, the lines of a user or an
 account follow its name. Only administrators choose these names.
+
+Depending on the version, a user within a QoS has a name or only a uid.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -48,7 +50,7 @@ class Holder(msgspec.Struct, kw_only=True):
         return {each.tres: each.used for each in self.counts if each.key in keys and each.tres and each.used}
 
 
-def read_holders(text: str) -> list[Holder]:
+def read_holders(text: str, user_of: Callable[[int], str]) -> list[Holder]:
     """Return all records, with the users and accounts within a QoS as records of their own."""
     found: list[Holder] = []
     section = ""
@@ -68,6 +70,7 @@ def read_holders(text: str) -> list[Holder]:
         elif line.startswith(" ") and found and section and (match := _OWNER.match(line)):
             name = _UID.sub("", match[1])
             is_user = section == "User"
+            name = user_of(int(name)) if is_user and name.isdigit() else name
             found.append(
                 Holder(qos=found[-1].qos, user=name if is_user else "", account="" if is_user else name)
             )

@@ -37,7 +37,7 @@ from warpdeck.model.states import FINISHED, JobState
 from warpdeck.notation.values.hostlist import expand
 
 from . import reasons, values
-from .marked_table import Column
+from .marked_table import EMPTY, Column
 
 COLUMNS = (
     Column("id", "JobID", 12),
@@ -75,6 +75,9 @@ COLUMNS = (
     Column("exit", "exit_code", 12),
 )
 """A longer text is cut. Widths are a compromise: squeue pads each field, and a queue may have 50,000 records."""
+_WIDTHS = {column.name: column.width_bytes for column in COLUMNS}
+_TEXTS = ("name", "account", "comment")
+"""Texts of a request that a user may choose and that squeue shows."""
 _HELD = frozenset({"JobHeldUser", "JobHeldAdmin"})
 _OTHER_STATES = {
     "REQUEUED": JobState.PENDING,
@@ -172,15 +175,21 @@ def state_of(text: str) -> JobState:
 
 def known_request(known: Request, seen: Request) -> Request:
     """Return the request of a job that was submitted through warpdeck, with the changes that squeue tells."""
+    texts = {name: _uncut(getattr(known, name), getattr(seen, name), name) for name in _TEXTS}
     return msgspec.structs.replace(
         known,
-        name=seen.name,
-        account=seen.account,
         partition=seen.partition or known.partition,
         qos=seen.qos,
         time_limit_s=seen.time_limit_s,
-        comment=seen.comment,
+        **texts,
     )
+
+
+def _uncut(known: str, seen: str, column: str) -> str:
+    """Return the known text if squeue may show it as `seen`: cut, without spaces at its ends, or as no value."""
+    shown = known.encode(errors="replace")[: _WIDTHS[column]].decode(errors="ignore").strip()
+    # A character that was cut in two is read as U+FFFD.
+    return known if seen.rstrip("\ufffd") == ("" if shown in EMPTY else shown) else seen
 
 
 def _request(fields: Mapping[str, str], array: ArraySpec | None) -> Request:

@@ -21,9 +21,10 @@ NOW_S = 5.0
 """A job that starts within this number of seconds starts now."""
 _SCRIPT = b"#!/bin/sh\n"
 _START = re.compile(
-    r"Job (?P<id>\d+) to start at (?P<start>\S+) using (?P<cpus>\d+) processors "
+    r"Job (?P<id>\d+) to start at (?P<start>\S+)(?: a)? using (?P<cpus>\d+) processors "
     r"on (?:nodes )?(?P<nodes>\S+)(?: in partition (?P<partition>\S+))?"
 )
+"""The line of a heterogeneous job names no partition. 26.05 writes a stray "a" after the time."""
 
 
 async def forecast(

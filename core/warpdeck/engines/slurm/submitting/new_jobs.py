@@ -7,7 +7,8 @@ import msgspec
 from warpdeck.engines.slurm.cluster.cluster import Cluster
 from warpdeck.engines.slurm.cluster.job_changes import JobChanges
 from warpdeck.engines.slurm.reading.job_table import known_request
-from warpdeck.model import Component, Job, JobId, Request, count_tasks
+from warpdeck.engines.slurm.reading.reasons import sentence
+from warpdeck.model import Component, Job, JobId, PendingReason, Request, count_tasks
 from warpdeck.model.created_by_nonce import CreatedObject, RequestId
 
 from .job_folder import Intent
@@ -49,7 +50,11 @@ async def record(cluster: Cluster, intent: Intent, made: CreatedObject) -> None:
 
     The queue may have shown them before. Then they keep their state, and get the request.
     """
-    first, *others = new_jobs(intent, JobId(made.job_id), now=made.at_unix)
+    default = next((row.name for row in cluster.partitions if row.default), "")
+    first, *others = (
+        job if job.request.partition else msgspec.structs.replace(job, partition=default)
+        for job in new_jobs(intent, JobId(made.job_id), now=made.at_unix)
+    )
     created = made if intent.request_id is not None else None
     text = f"submitted by {intent.user}" + (", held" if first.request.hold else "")
     await cluster.add(_seen(cluster, first), journal=text, created=created)
@@ -59,8 +64,24 @@ async def record(cluster: Cluster, intent: Intent, made: CreatedObject) -> None:
         if job.id != first.id and job.component is None and job.uid == intent.uid
     ]
     known = [_with_request(job, first.request) for job in tasks]
-    if others or known:
-        await cluster.change(JobChanges(jobs=[*(_seen(cluster, job) for job in others), *known]))
+    rest = [*(_seen(cluster, job) for job in others), *known]
+    reasons = {
+        job.id: reason
+        for job in (first, *others)
+        if job.id not in cluster.state.planned.pending_reasons and (reason := _reason(job)) is not None
+    }
+    if rest or reasons:
+        await cluster.change(JobChanges(jobs=rest, reasons=reasons))
+        cluster.touch([first.id])
+
+
+def _reason(job: Job) -> PendingReason | None:
+    """Return the reason why a new job does not start at once, as far as its request tells it before Slurm does."""
+    request = job.request
+    code = "JobHeldUser" if request.hold else "Dependency" if request.dependencies else ""
+    if not code and max(request.begin_at_unix or 0.0, request.code_due_unix or 0.0) > job.submit_at_unix:
+        code = "BeginTime"
+    return PendingReason(code=code, sentence=sentence(code)[1]) if code else None
 
 
 def _seen(cluster: Cluster, job: Job) -> Job:

@@ -12,7 +12,7 @@ from warpdeck.engines.slurm.cluster.polling import Allowance
 from warpdeck.engines.slurm.commands import SlurmCommands
 from warpdeck.engines.slurm.programs import Programs
 from warpdeck.engines.slurm.settings import SlurmSettings
-from warpdeck.engines.slurm.versions import Version
+from warpdeck.engines.slurm.versions import Feature, Version, has
 
 from .job_folder import JobFolders
 from .sbatch import Sbatch
@@ -37,7 +37,12 @@ def open_submissions(
         cluster=cluster,
         poller=poller,
         sbatch=Sbatch(commands, version),
-        search=Search(commands=commands, allowance=allowance, uid=cluster.uid),
+        search=Search(
+            commands=commands,
+            allowance=allowance,
+            uid=cluster.uid,
+            has_lines=lambda: cluster.has_accounting and has(version, Feature.SUBMIT_LINE),
+        ),
         folders=folders,
         trees=TreeFiles(os.path.join(folder, "code")),
         lookup=lookup,

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 
@@ -70,18 +71,22 @@ class Sbatch:
         argv = [self.commands.program("sbatch"), *self.arguments(requests, folder.run)]
         if request.limits:
             argv = [self.commands.program("prlimit"), *_limits(request.limits), *argv]
-        with (
-            open(folder.file(ERRORS), "wb") as errors,
-            open(folder.file(ANSWER), "wb") as answer,
-        ):
-            code = await self.commands.submit(
-                argv,
-                environ=sbatch_environment(request, self.commands.environ),
-                cwd=request.submit_dir,
-                out=answer.fileno(),
-                err=errors.fileno(),
-                keep_open=lock,
-            )
+        try:
+            with open(folder.file(ERRORS), "wb") as errors, open(folder.file(ANSWER), "wb") as answer:
+                code = await self.commands.submit(
+                    argv,
+                    environ=sbatch_environment(request, self.commands.environ),
+                    cwd=request.submit_dir,
+                    out=answer.fileno(),
+                    err=errors.fileno(),
+                    keep_open=lock,
+                )
+        except OSError as error:
+            with suppress(OSError):
+                os.unlink(folder.file(ANSWER))
+            raise UserError(
+                f"cannot run sbatch for {folder.path}: {error.strerror}", "Nothing was submitted."
+            ) from error
         return outcome(folder, code=code)
 
 

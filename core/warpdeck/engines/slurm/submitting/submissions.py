@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
@@ -17,9 +18,11 @@ from warpdeck.controller.launch.code_trees import TreeFiles
 from warpdeck.engines.shared.job_lookup import JobLookup
 from warpdeck.engines.shared.resubmit import asked_again
 from warpdeck.engines.slurm.cluster.cluster import Cluster
+from warpdeck.engines.slurm.cluster.job_changes import is_ours
 from warpdeck.engines.slurm.cluster.poller import Poller
+from warpdeck.engines.slurm.own_user import require_own_user
 from warpdeck.engines.slurm.programs import Programs
-from warpdeck.model import Request
+from warpdeck.model import JobId, Request
 from warpdeck.model.created_by_nonce import CreatedObject, RequestId, find_created
 from warpdeck.ports.caller import Caller, Principal
 from warpdeck.ports.engine import TreeUpload
@@ -33,7 +36,7 @@ from .job_folder import Intent, JobFolder, JobFolders
 from .new_jobs import created_object, record
 from .sbatch import Outcome, Sbatch, outcome, refusal, withheld
 from .unsettled import Search
-from .wrapper import CODE, SCRIPT, START, code_text, run_text, start_command, start_text
+from .wrapper import CODE, SCRIPT, START, code_text, has_tasks, run_text, start_command, start_text
 
 log = logging.getLogger("warpdeck.slurm")
 SUBMIT_RPCS = 1
@@ -67,10 +70,15 @@ class SlurmSubmissions:
         number = int(task) if task.isdecimal() else None
         family = await self.lookup.components_of(await self.lookup.find(message.job))
         requests = [asked_again(each, who=caller.who, task=number) for each in family]
+        if not is_ours(family[0]):
+            raise UserError(
+                f"job {family[0].label()} was not submitted with warpdeck, so its script is not recorded",
+                "submit its script with `warpdeck submit`; `scontrol write batch_script` may still have it",
+            )
         return _answer(await self.create(caller.who, requests, mark_of(message)))
 
     async def dry_run(self, caller: Caller, message: ask.DryRun) -> ForecastRow:
-        self._refuse_others(caller.who)
+        require_own_user(caller.who, self.cluster.uid)
         requests = [_checked(each) for each in (message.request, *message.components)]
         self.search.allowance.count(SUBMIT_RPCS, time.monotonic())
         return await forecast(self.sbatch.commands, requests, self.sbatch.version, now=self.clock())
@@ -82,7 +90,7 @@ class SlurmSubmissions:
         return results.StoredTree(have=True, sha256=found.sha256, size_bytes=found.size_bytes)
 
     async def receive_tree(self, caller: Caller, message: ask.PutTree) -> TreeUpload:
-        self._refuse_others(caller.who)
+        require_own_user(caller.who, self.cluster.uid)
         return self.trees.receive(
             caller.who.uid, message.tree, sha256=message.sha256, size_bytes=message.size_bytes
         )
@@ -100,7 +108,7 @@ class SlurmSubmissions:
         `start` is the command that the job becomes instead of the script or program of the request. The job's folder is
         given to it before sbatch runs. If the caller is cancelled, the submission goes on.
         """
-        self._refuse_others(who)
+        require_own_user(who, self.cluster.uid)
         work = self._create(who, tuple(map(_checked, requests)), request_id, start)
         return await self._to_the_end(work)
 
@@ -117,8 +125,14 @@ class SlurmSubmissions:
     async def _to_the_end(self, work: Coroutine[Any, Any, CreatedObject]) -> CreatedObject:
         task = asyncio.create_task(work)
         self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        task.add_done_callback(self._ended)
         return await asyncio.shield(task)
+
+    def _ended(self, task: asyncio.Task[CreatedObject]) -> None:
+        self._running.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # If the caller has left, nobody else tells the error.
+            log.info("a submission ended with an error: %s", error)
 
     async def _create(
         self,
@@ -127,6 +141,8 @@ class SlurmSubmissions:
         request_id: RequestId | None,
         start: StartCommand | None,
     ) -> CreatedObject:
+        if (found := find_created(self.cluster.state.created, who.uid, request_id)) is not None:
+            return found
         self.sbatch.arguments(requests)
         own = tuple(self._with_tree(who, each) for each in requests)
         folder = self.folders.of(who.uid, request_id)
@@ -158,41 +174,33 @@ class SlurmSubmissions:
         if (made := await self.settle(folder, intent)) is not None:
             return made
         self.search.allowance.count(SUBMIT_RPCS, time.monotonic())
+        failure: UserError | None = None
         try:
             state = await self.sbatch.submit(folder, intent.requests, lock=lock)
-        except UserError:
-            state = outcome(folder)
-            if state is Outcome.REFUSED:
-                folder.remove()
-                raise
-        except OSError as error:
-            folder.remove()
-            raise UserError(f"cannot write {folder.path}: {error.strerror}", "Free space there.") from error
-        if state is Outcome.UNKNOWN and (made := await self.settle(folder, intent)) is not None:
+        except UserError as error:
+            state, failure = outcome(folder), error
+        if state is not Outcome.REFUSED and (made := await self.settle(folder, intent)) is not None:
             return made
-        if state is Outcome.SUBMITTED:
-            return await self.complete(folder, intent)
-        refused = refusal(folder)
+        refused = failure or refusal(folder)
         folder.remove()
         raise refused
 
     async def settle(self, folder: JobFolder, intent: Intent) -> CreatedObject | None:
         """Return the job that a locked folder has become, or None if it is certain that nothing was submitted."""
-        state = outcome(folder)
-        if state is Outcome.UNKNOWN and (job_id := await self.search.find(folder)) is not None:
-            folder.settled(job_id)
-            state = Outcome.SUBMITTED
-        return await self.complete(folder, intent) if state is Outcome.SUBMITTED else None
-
-    async def complete(self, folder: JobFolder, intent: Intent) -> CreatedObject:
-        """Record the job of a folder and return it. Raises StoreError."""
         job_id = folder.job_id()
-        assert job_id is not None
-        made = created_object(intent, job_id, now=self.clock())
-        await record(self.cluster, intent, made)
+        if job_id is None and outcome(folder) is Outcome.UNKNOWN:
+            job_id = await self.search.find(folder, since_unix=intent.at_unix)
+        return await self.complete(folder, intent, job_id) if job_id is not None else None
+
+    async def complete(self, folder: JobFolder, intent: Intent, job_id: JobId) -> CreatedObject:
+        """Record the job of a folder and return it. Raises StoreError."""
+        made = find_created(self.cluster.state.created, intent.uid, intent.request_id)
+        if made is None:
+            made = created_object(intent, job_id, now=self.clock())
+            await record(self.cluster, intent, made)
         self.cluster.scripts[folder.run] = job_id
         folder.settled(job_id)
-        self.poller.hurry()
+        self.poller.hurry(job_id)
         return made
 
     async def _on_terminal(self, request: Request) -> StartCommand:
@@ -204,7 +212,8 @@ class SlurmSubmissions:
         command = start(folder) if start is not None else start_command(folder.path, request)
         if not command:
             raise UserError("the job has neither a script nor a command", "submit a script with a #! line")
-        files = {"run": run_text(folder.path), START: start_text(command, withheld(request))}
+        srun = self.sbatch.commands.program("srun") if start is None and has_tasks(request) else ""
+        files = {"run": run_text(folder.path), START: start_text(command, withheld(request), srun=srun)}
         if request.script:
             files[SCRIPT] = request.script
         if request.snapshot is not None:
@@ -216,15 +225,10 @@ class SlurmSubmissions:
         """Return the request with the facts of its uploaded code. Raises UserError if it was not uploaded."""
         if request.snapshot is None:
             return request
-        return msgspec.structs.replace(request, snapshot=self.trees.uploaded(who.uid, request.snapshot))
-
-    def _refuse_others(self, who: Principal) -> None:
-        if who.uid != self.cluster.uid:
-            raise UserError(
-                f"this gateway to Slurm submits jobs of its own user only, not of {who.user}",
-                "Start your own with `warpdeck --engine slurm`.",
-                code="denied",
-            )
+        found = self.trees.uploaded(who.uid, request.snapshot)
+        # The upkeep removes code that was not used for long.
+        os.utime(self.trees.path(who.uid, found.tree))
+        return msgspec.structs.replace(request, snapshot=found)
 
 
 def _answer(made: CreatedObject) -> results.SubmittedJob:

@@ -3,11 +3,16 @@
 A gateway may be killed at any moment, and sbatch may time out although slurmctld accepts the job. Then only the queue
 tells the truth: the command of our jobs is the path of the wrapper in the job's folder. A submission that is not in a
 queue that was read SETTLE_S after its sbatch had ended was not submitted.
+
+Two kinds of jobs may have left the queue before the gateway came back. A job that has started has claimed its folder. A job
+that was canceled before its start is found in the accounting, if the site has one.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import re
 import time
 from collections.abc import Callable
 from contextlib import aclosing
@@ -21,6 +26,7 @@ from warpdeck.model import JobId
 
 from .job_folder import JobFolder
 
+log = logging.getLogger("warpdeck.slurm")
 SETTLE_S = 10.0
 """Seconds for which slurmctld may still work on a request of an sbatch that has ended. It is the default of
 MessageTimeout in slurm.conf."""
@@ -33,6 +39,11 @@ COLUMNS = (
     Column("command", "Command", 160),
 )
 
+LINES = (Column("id", "JobID", 0), Column("line", "SubmitLine", 0))
+EARLIER_S = 600.0
+"""Seconds before the request from which on the accounting is searched. The clocks of the machines may differ."""
+_NUMBER = re.compile(r"\d{1,10}")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
@@ -41,13 +52,15 @@ class Search:
     commands: SlurmCommands
     allowance: Allowance
     uid: int
+    has_lines: Callable[[], bool] = lambda: False
+    """Returns whether the accounting has the command lines of submissions."""
     settle_s: float = SETTLE_S
     monotonic: Callable[[], float] = time.monotonic
 
-    async def find(self, folder: JobFolder) -> JobId | None:
+    async def find(self, folder: JobFolder, *, since_unix: float) -> JobId | None:
         """Return the job of this folder, or None if it is certain that nothing was submitted.
 
-        No sbatch of the folder runs. Raises UserError if Slurm does not answer now.
+        No sbatch of the folder runs, and none ran before `since_unix`. Raises UserError if Slurm does not answer now.
         """
         ended = self.monotonic()
         while True:
@@ -65,8 +78,26 @@ class Search:
             if folder.run in jobs:
                 return jobs[folder.run]
             if begun >= ended + self.settle_s:
-                return folder.job_id()
+                return folder.job_id() or await self._recorded(folder, since_unix)
             await asyncio.sleep(min(LOOK_S, max(0.0, ended + self.settle_s - self.monotonic())))
+
+    async def _recorded(self, folder: JobFolder, since_unix: float) -> JobId | None:
+        """Return the job of this folder that the accounting has, if it answers."""
+        if not self.has_lines():
+            return None
+        start = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(since_unix - EARLIER_S))
+        argv = ("--allocations", f"--user={self.uid}", f"--starttime={start}")
+        try:
+            records = await self.commands.accounting(argv, LINES)
+        except (UserError, MalformedTable) as error:
+            log.warning("the accounting does not tell whether %s was submitted: %s", folder.path, error)
+            return None
+        numbers = [
+            int(match[0])
+            for record in records
+            if record["line"].endswith(f" {folder.run}") and (match := _NUMBER.match(record["id"]))
+        ]
+        return JobId(min(numbers)) if numbers else None
 
     async def _jobs(self) -> dict[str, JobId]:
         """Return the jobs in the queue by their commands. A heterogeneous job has the id of its first component."""

@@ -76,6 +76,8 @@ class Upkeep:
     async def clean(self) -> None:
         """Remove the folders of jobs that ended long ago, and the code that no unfinished job needs."""
         made = self.submissions
+        if made.cluster.read_at is None:
+            return  # A lost record does not have the waiting jobs, so the queue must have been read.
         before = made.clock() - KEPT_S
         await asyncio.to_thread(made.folders.remove_partial, before_unix=before)
         for folder in await asyncio.to_thread(_settled, made.folders, before):

@@ -69,6 +69,9 @@ _LINK = """\
     if [ -e {source} ] && ! [ -e "$warpdeck__new/"{name} ]; then
         command -p ln -s {source} "$warpdeck__new/"{name}
     fi"""
+_SRUN = """\
+warpdeck__srun=$(type -P srun) || warpdeck__srun={srun}
+exec -- "$warpdeck__srun" ${{SLURM_CPUS_PER_TASK:+"--cpus-per-task=$SLURM_CPUS_PER_TASK"}} -- """
 
 
 def run_text(folder: str) -> str:
@@ -76,18 +79,30 @@ def run_text(folder: str) -> str:
     return SHELL + _RUN.format(folder=shlex.quote(folder))
 
 
-def start_text(command: Sequence[str], variables: Mapping[str, str]) -> str:
+def start_text(command: Sequence[str], variables: Mapping[str, str], *, srun: str = "") -> str:
     """Return the file that claims the submission and becomes the command.
 
-    `variables` were withheld from sbatch and are set for the job. Their names are identifiers.
+    `variables` were withheld from sbatch and are set for the job. Their names are identifiers. `srun` is the path of the
+    srun that runs the command as all tasks of the job; "" runs it once. If the job's PATH has an srun, that one is used.
     """
     exports = [f"export {name}={shlex.quote(text)}\n" for name, text in variables.items()]
-    return "".join([_CLAIM.format(), *exports, f"exec -- {shlex.join(command)}\n"])
+    start = _SRUN.format(srun=shlex.quote(srun)) if srun else "exec -- "
+    return "".join([_CLAIM.format(), *exports, f"{start}{shlex.join(command)}\n"])
 
 
 def start_command(folder: str, request: Request) -> list[str]:
     """Return the command that a request asks for: its script, or its program."""
     return [f"{folder}/{SCRIPT}", *request.script_args] if request.script else list(request.argv)
+
+
+def has_tasks(request: Request) -> bool:
+    """Return whether a request asks for a command that runs as several tasks."""
+    found = request.resources
+    return (
+        not request.script
+        and bool(request.argv)
+        and (found.task_count() > 1 or found.tasks_per_gpu is not None)
+    )
 
 
 def code_text(snapshot: Snapshot, packed: str, request: Request) -> str:

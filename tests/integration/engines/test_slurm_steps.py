@@ -1,0 +1,220 @@
+"""srun and salloc of a gateway run Slurm's own commands, and lose neither bytes nor allocations."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+import pytest_asyncio
+from tests.integration.engines.contract import Client, Rig
+from tests.integration.engines.slurm_rig import commands_of, slurm_rig, small_slurm
+from tests.slurm_parity.peer.real_slurm import RealSlurm
+from tests.support.home import temporary_home
+from tests.support.waiting import WAIT_S, eventually_async
+
+from warpdeck.base.errors import UserError
+from warpdeck.ports.engine_streams import CommandText, EndedStep, RunningStep
+from warpdeck.protocol import requests as ask
+from warpdeck_agent.wire.steps import ERR, EVERY_TASK, OUT, TASK_HEADER
+
+pytestmark = [pytest.mark.slurm, pytest.mark.asyncio(loop_scope="module")]
+ENV = {"PATH": "/usr/bin:/bin"}
+OTHER_GATEWAY = """
+import asyncio, sys
+from pathlib import Path
+from tests.integration.engines.contract import Client
+from tests.integration.engines.test_slurm_sessions import USER, gateway_in
+from warpdeck.protocol import requests as ask
+
+async def main(folder):
+    async with gateway_in(Path(folder)) as engine:
+        message = ask.Salloc(words=("sh",), env={"PATH": "/usr/bin:/bin"}, cwd=folder)
+        held = await engine.steps.salloc(USER, message, Client().progress)
+        print(held.answer["job_id"], flush=True)
+        await asyncio.Event().wait()
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+@pytest.fixture(scope="module")
+def slurm() -> Iterator[RealSlurm]:
+    with small_slurm() as made:
+        yield made
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def rig(slurm: RealSlurm) -> AsyncIterator[Rig]:
+    async for made in slurm_rig(slurm):
+        yield made
+
+
+async def srun(rig: Rig, *words: str, client: Client, has_input: bool = False) -> RunningStep:
+    message = ask.Srun(words=words, env=ENV, cwd=str(rig.folder), has_input=has_input)
+    step = await rig.engine.steps.srun(rig.user, message, client.progress)
+    assert not isinstance(step, (CommandText, EndedStep))
+    return step
+
+
+def printed(client: Client, channel: int) -> bytes:
+    """Return the bytes of a channel, and check their offsets."""
+    found = b""
+    for chunk in client.chunks:
+        rank, number, offset = TASK_HEADER.unpack_from(chunk)
+        if number == channel:
+            assert (rank, offset) == (0, len(found))
+            found += chunk[TASK_HEADER.size :]
+    return found
+
+
+def ended_with(client: Client) -> tuple[int, int]:
+    assert client.end is not None and client.end.exit is not None
+    return client.end.exit.code, client.end.exit.signal
+
+
+async def test_the_output_of_several_tasks_arrives_as_srun_sorts_it(rig: Rig) -> None:
+    client = Client()
+    step = await srun(rig, "-n2", "--label", "sh", "-c", "echo $SLURM_PROCID; exit 4", client=client)
+    await step.run(client)
+    assert sorted(printed(client, OUT).splitlines()) == [b"0: 0", b"1: 1"]
+    assert b"srun: error: n1: tasks 0-1: Exited with exit code 4" in printed(client, ERR)
+    assert ended_with(client) == (4, 0)
+
+
+async def test_binary_input_and_output_pass_unchanged(rig: Rig) -> None:
+    client, data = Client(), bytes(range(256)) * 4000
+    step = await srun(rig, "cat", client=client, has_input=True)
+    running = asyncio.create_task(step.run(client))
+    for start in range(0, len(data), 32_000):
+        step.incoming(TASK_HEADER.pack(EVERY_TASK, 0, start) + data[start : start + 32_000])
+    step.incoming(TASK_HEADER.pack(EVERY_TASK, 0, len(data)))
+    await running
+    assert printed(client, OUT) == data and client.acknowledged > len(data)
+
+
+async def test_too_much_input_is_refused(rig: Rig) -> None:
+    client = Client()
+    step = await srun(rig, "sleep", "600", client=client, has_input=True)
+    with pytest.raises(UserError) as refused:
+        for _ in range(1000):
+            step.incoming(TASK_HEADER.pack(EVERY_TASK, 0, 0) + b"x" * 32_000)
+    assert refused.value.code == "window"
+    step.left()
+    await rig.reached(str(step.answer["job_id"]))
+
+
+async def test_signals_reach_the_tasks(rig: Rig) -> None:
+    client = Client()
+    script = "trap 'echo caught; exit 7' USR1; echo ready; while :; do sleep 0.05; done"
+    step = await srun(rig, "sh", "-c", script, client=client)
+    running = asyncio.create_task(step.run(client))
+    await client.until(lambda: printed(client, OUT) == b"ready\n")
+    await step.order(ask.StepOrder(stream=1, what="status"))
+    assert client.notes == [f"StepId={step.answer['job_id']}.0: running"]
+    await step.order(ask.StepOrder(stream=1, what="signal", signal=signal.SIGUSR1))
+    await running
+    assert printed(client, OUT) == b"ready\ncaught\n" and ended_with(client) == (7, 0)
+
+
+async def test_an_order_to_end_and_a_client_that_leaves_end_the_step(rig: Rig) -> None:
+    client = Client()
+    step = await srun(rig, "sleep", "600", client=client)
+    running = asyncio.create_task(step.run(client))
+    await step.order(ask.StepOrder(stream=1, what="end"))
+    await running
+    assert ended_with(client) != (0, 0)
+    step = await srun(rig, "sleep", "600", client=Client())
+    step.left()
+    await rig.reached(str(step.answer["job_id"]))
+
+
+async def test_a_waiting_srun_tells_why_and_ends_when_its_client_leaves(rig: Rig, slurm: RealSlurm) -> None:
+    full = await asyncio.to_thread(slurm.ok, "sbatch", "--parsable", "-c", "16", "--wrap=sleep 600")
+    client = Client()
+    waiting = asyncio.create_task(srun(rig, "-c", "16", "-J", "waits", "true", client=client))
+    await eventually_async(lambda: any("queued and waiting" in line for line in client.lines))
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    assert (await asyncio.to_thread(slurm.ok, "squeue", "-h", "-t", "PD", "-n", "waits")) == ""
+    await asyncio.to_thread(slurm.ok, "scancel", full.strip())
+
+
+async def test_text_of_srun_itself_is_the_answer(rig: Rig) -> None:
+    message = ask.Srun(words=("--version",), env=ENV, cwd=str(rig.folder))
+    found = await rig.engine.steps.srun(rig.user, message, Client().progress)
+    assert isinstance(found, CommandText) and found.text.startswith("slurm") and found.code == 0
+
+
+async def test_others_get_neither_steps_nor_allocations_nor_sessions(rig: Rig) -> None:
+    steps, progress = rig.engine.steps, Client().progress
+    with pytest.raises(UserError, match="its own user only"):
+        await steps.srun(rig.other, ask.Srun(words=("true",), cwd="/"), progress)
+    with pytest.raises(UserError, match="its own user only"):
+        await steps.salloc(rig.other, ask.Salloc(words=("true",), cwd="/"), progress)
+    with pytest.raises(UserError, match="its own user only"):
+        await rig.engine.sessions.run(rig.other, ask.Run(words=("true",), errors=2, cwd="/"))
+    with pytest.raises(UserError, match="its own user only"):
+        await rig.engine.sessions.open(rig.other, ask.Session(words=("--pty", "sh"), cwd="/"))
+
+
+async def test_a_terminal_in_a_step_is_refused_with_the_way_to_get_one(rig: Rig) -> None:
+    message = ask.Srun(words=("-n", "1", "--pty", "sh"), env=ENV, cwd="/")
+    with pytest.raises(UserError) as refused:
+        await rig.engine.steps.srun(rig.user, message, Client().progress)
+    assert "srun --pty" in refused.value.hint
+
+
+async def test_the_prolog_of_the_user_runs_and_ours_does_not_replace_it(rig: Rig) -> None:
+    prolog = rig.folder / "prolog"
+    prolog.write_text("#!/bin/sh\necho ran >ran\n")
+    prolog.chmod(0o755)
+    client = Client()
+    step = await srun(rig, f"--prolog={prolog}", "echo", "hello", client=client)
+    await step.run(client)
+    assert printed(client, OUT) == b"hello\n" and (rig.folder / "ran").read_text() == "ran\n"
+
+
+async def test_an_allocation_has_the_environment_of_salloc(rig: Rig) -> None:
+    words = ("-n", "2", "--gres=gpu:1", "--quiet", "--", "sh")
+    message = ask.Salloc(words=words, env=ENV, cwd=str(rig.folder))
+    client = Client()
+    held = await rig.engine.steps.salloc(rig.user, message, client.progress)
+    assert held.answer["command"] == ["sh"] and held.answer["nodes"] == [rig.node] and held.answer["quiet"]
+    assert held.answer["env"]["SLURM_NTASKS"] == "2"
+    revoked = asyncio.ensure_future(held.revoked())
+    await rig.cancel(str(held.answer["job_id"]))
+    async with asyncio.timeout(WAIT_S):
+        assert "has been revoked" in await revoked
+
+
+async def test_an_allocation_without_a_shell_stays(rig: Rig) -> None:
+    message = ask.Salloc(words=("--no-shell",), env=ENV, cwd=str(rig.folder))
+    held = await rig.engine.steps.salloc(rig.user, message, Client().progress)
+    job = str(held.answer["job_id"])
+    assert not held.is_held
+    await rig.until(job, lambda row: row.state == "RUNNING")
+    await rig.cancel(job)
+
+
+async def test_a_killed_gateway_leaves_no_allocation(slurm: RealSlurm) -> None:
+    with temporary_home() as home:
+        folder = home.path.parent
+        home.path.mkdir()
+        commands_of(slurm, folder)
+        other = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", OTHER_GATEWAY, str(folder)), stdout=asyncio.subprocess.PIPE
+        )
+        assert other.stdout is not None
+        async with asyncio.timeout(WAIT_S):
+            job = (await other.stdout.readline()).decode().strip()
+        os.kill(other.pid, signal.SIGKILL)
+        await other.wait()
+        async with asyncio.timeout(WAIT_S):
+            while "RUNNING" in await asyncio.to_thread(
+                slurm.ok, "squeue", "-h", "-t", "all", "-j", job, "-o", "%T"
+            ):
+                assert job
