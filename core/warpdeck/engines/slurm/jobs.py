@@ -1,4 +1,7 @@
-"""The jobs of a gateway: those of the last queue, which is read again for a user who looks once."""
+"""The jobs of a gateway: those of the last queue, which is read again for a user who looks once.
+
+A request for the details of a job starts the measurement of its GPUs.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,6 @@ class SlurmJobs(StateJobs):
         return await super().rows(caller, message)
 
     async def detail(self, caller: Caller, message: ask.JobInfo) -> JobDetail:
-        """Return the details of a job, and begin to measure its GPUs."""
         await self.poller.glance()
         found = await super().detail(caller, message)
         self.samplers.look(JobId(found.row.id))
