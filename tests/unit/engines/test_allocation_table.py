@@ -103,7 +103,8 @@ def test_a_job_that_claims_a_free_gpu_gets_none(recording: Recording) -> None:
 def test_an_answer_about_one_job_has_no_texts_of_others(recording: Recording) -> None:
     start = recording.text.index("JobId=" + str(recording.named("victim").id))
     record = recording.text[start : recording.text.index("\n", start) + 1]
-    assert recording.gpus("victim", record) == {"n2": (2,)}
+    found = confirmed(recording.named("victim"), read(record), None)
+    assert found is not None and [share.gpus for share in found.shares] == [(2,)]
 
 
 def test_the_same_is_read_from_pieces_of_any_size(recording: Recording) -> None:

@@ -29,6 +29,8 @@ from .cluster.quick_looks import SlurmWaits
 from .commands import SlurmCommands
 from .forecasts.forecasts import SlurmForecasts
 from .forecasts.starts import ExpectedStarts
+from .gpus.readings import GpuReadings
+from .gpus.samplers import Samplers
 from .history.accounting import INTERVAL_S, Accounting
 from .history.curves import NoCurves
 from .jobs import SlurmJobs
@@ -47,6 +49,7 @@ from .site import SlurmSite
 from .submitting.job_folder import JobFolders
 from .submitting.opening import open_submissions, shared_folder
 from .submitting.recorded_code import RecordedCode
+from .submitting.running_files import RunningFiles
 from .submitting.submissions import SlurmSubmissions
 from .submitting.upkeep import Upkeep
 from .versions import read_version
@@ -92,11 +95,19 @@ async def slurm_engine(
             made.site.version,
             programs,
         )
+        files = RunningFiles(cluster=made.cluster, poller=made.poller)
         links = _links(made, programs)
-        steps, upkeep = _steps(made), Upkeep(submissions)
+        steps, upkeep, samplers = _steps(made), Upkeep(submissions), _samplers(made, programs)
         await asyncio.to_thread(remove_old, shared_folder(settings))
-        async with submissions.running(), upkeep.running(), links.running(), steps.running():
-            yield _engine(made, submissions, links, steps)
+        async with (
+            submissions.running(),
+            upkeep.running(),
+            files.running(),
+            links.running(),
+            steps.running(),
+            samplers.running(),
+        ):
+            yield _engine(made, submissions, links, steps, samplers)
 
 
 @asynccontextmanager
@@ -150,10 +161,17 @@ async def gateway(
         await store.close()
 
 
-def _engine(made: Gateway, submissions: SlurmSubmissions, links: JobLinks, steps: SlurmSteps) -> Engine:
+def _engine(
+    made: Gateway,
+    submissions: SlurmSubmissions,
+    links: JobLinks,
+    steps: SlurmSteps,
+    samplers: Samplers,
+) -> Engine:
     cluster, clock = made.cluster, made.clock
     jobs = SlurmJobs(
         poller=made.poller,
+        samplers=samplers,
         state=cluster.state,
         store=cluster.store,
         lookup=made.lookup,
@@ -217,6 +235,18 @@ def _forecasts(made: Gateway) -> SlurmForecasts:
         starts=ExpectedStarts(
             state=made.cluster.state, commands=made.commands, allowance=made.allowance, poller=made.poller
         ),
+    )
+
+
+def _samplers(made: Gateway, programs: Programs) -> Samplers:
+    return Samplers(
+        cluster=made.cluster,
+        commands=made.commands,
+        allowance=made.allowance,
+        allocations=made.poller.allocations,
+        programs=programs,
+        version=made.site.version,
+        readings=GpuReadings(made.cluster),
     )
 
 

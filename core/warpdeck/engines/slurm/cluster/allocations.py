@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection, Mapping
 from contextlib import aclosing
 
 import msgspec
@@ -15,7 +16,7 @@ from warpdeck.engines.slurm.reading.allocation_table import (
     confirmed,
     has_unknown_gpus,
 )
-from warpdeck.model import Job, JobId
+from warpdeck.model import Job, JobId, NodeName
 
 from .cluster import Cluster
 from .job_changes import JobChanges
@@ -43,17 +44,18 @@ class Allocations:
         await self.confirm()
 
     async def read_one(self, job: Job) -> Job:
-        """Read the allocation of one job, and return the job as it is then. Raises UserError.
+        """Read the allocation of a job of this user, and return the job as it is then. Raises UserError.
 
-        No other user has written anything into this answer.
+        The nodes may have been read before the job began, so they are not compared.
         """
         claims = await self._ask(*SHOW_JOB, str(job.id))
-        await self._apply(claims, [job.id])
+        await self._apply(claims, [job.id], None)
         return self._cluster.state.jobs.get(job.id, job)
 
     async def confirm(self) -> None:
         """Compare the last answer with the nodes, which have been read again."""
-        await self._apply(self._claims, [*self._cluster.state.index.active])
+        cluster = self._cluster
+        await self._apply(self._claims, [*cluster.state.index.active], cluster.nodes.gpus_in_use)
 
     async def _ask(self, *argv: str) -> Claims:
         reader = AllocationReader()
@@ -63,13 +65,15 @@ class Allocations:
                 await asyncio.sleep(0)
         return reader.close()
 
-    async def _apply(self, claims: Claims, job_ids: list[JobId]) -> None:
+    async def _apply(
+        self, claims: Claims, job_ids: list[JobId], in_use: Mapping[NodeName, Collection[int]] | None
+    ) -> None:
         cluster, found = self._cluster, []
         for job_id in job_ids:
             job = cluster.state.jobs.get(job_id)
             if job is None or job_id not in claims.jobs or not job.holds_resources:
                 continue
-            allocation = confirmed(job, claims, cluster.nodes.gpus_in_use)
+            allocation = confirmed(job, claims, in_use)
             if allocation != job.allocation:
                 found.append(msgspec.structs.replace(job, allocation=allocation))
         if found:

@@ -19,7 +19,17 @@ from warpdeck.model import JobId, JobState
 from .allocations import Allocations
 from .cluster import Cluster
 from .job_changes import JobChanges, compare, find_vanished
-from .polling import ALWAYS, MINUTE_S, PLANS, Allowance, Asked, Source, due_in_s, rpcs_a_minute
+from .polling import (
+    ALWAYS,
+    MINUTE_S,
+    PLANS,
+    Allowance,
+    Asked,
+    Source,
+    due_after_action_s,
+    due_in_s,
+    rpcs_a_minute,
+)
 
 log = logging.getLogger("warpdeck.slurm")
 
@@ -68,7 +78,11 @@ class Poller:
         self._asked: dict[Source, Asked] = {}
         self._looking = 0
         """Number of clients that look at the cluster now."""
+        self._follow_allowance = allowance.same()
+        """Limits the looks at jobs that were just submitted, because a script may submit many."""
         self._urgent = False
+        self._after_action = False
+        """Whether the queue is to be read because a user has changed a job."""
         self._glanced: float | None = None
         """Time of the last request of a user who looks once."""
         self._wake = asyncio.Event()
@@ -128,12 +142,12 @@ class Poller:
             return
 
     def hurry(self, job_id: JobId | None = None) -> None:
-        """Read the queue as soon as the allowance permits, because a user has changed a job.
+        """Read the queue within a few seconds, because a user has changed a job.
 
         A job that was just submitted is also looked at alone a few times, because it may start soon.
         """
         self._glanced = self._monotonic()
-        self._urgent = True
+        self._after_action = True
         self._wake.set()
         if job_id is not None:
             task = asyncio.create_task(self._follow(job_id))
@@ -146,7 +160,9 @@ class Poller:
             job = self._cluster.state.jobs.get(job_id)
             if job is None or job.state is not JobState.PENDING or job.held:
                 return
-            if not self._allowance.wait_s(LOOK_RPCS, looking=True, now=self._monotonic()):
+            now = self._monotonic()
+            if not self._follow_allowance.wait_s(LOOK_RPCS, looking=True, now=now):
+                self._follow_allowance.count(LOOK_RPCS, now)
                 with suppress(UserError, MalformedTable):
                     await self.look(job_id)
 
@@ -164,7 +180,7 @@ class Poller:
         slurmctld answers this from a table, so it costs little even if the queue is long.
         """
         cluster, begun = self._cluster, self._cluster.clock()
-        self._allowance.count(LOOK_RPCS, self._monotonic())
+        self._allowance.count_action(LOOK_RPCS, self._monotonic())
         changes, seen = JobChanges(), list[SeenJob]()
         async with aclosing(self._commands.table((*SQUEUE, f"--jobs={job_id}"), COLUMNS)) as table:
             async for records in table:
@@ -223,13 +239,16 @@ class Poller:
 
         def wait(source: Source) -> float:
             urgent = (self._urgent and source is Source.JOBS) or bool(self._problems[source])
-            due = due_in_s(source, self._asked.get(source), allowed=allowed, urgent=urgent, now=now)
-            free = self._allowance.wait_s(PLANS[source].rpcs, looking=looking, now=now)
             last = self._asked.get(source)
+            due = due_in_s(source, last, allowed=allowed, urgent=urgent, now=now)
+            free = self._allowance.wait_s(PLANS[source].rpcs, looking=looking, now=now, is_usual=True)
+            wanted = max(due, free)
+            if self._after_action and source is Source.JOBS:
+                wanted = min(wanted, due_after_action_s(last, now=now))
             failures = self._failures[source]
             retry = min(MAX_RETRY_S, RETRY_S * 2 ** (failures - 1)) if failures else 0.0
             held_back = max(0.0, last.started + retry - now) if last and failures else 0.0
-            return max(due, free, held_back)
+            return max(wanted, held_back)
 
         return min(((each, wait(each)) for each in self._sources()), key=lambda pair: pair[1])
 
@@ -269,7 +288,7 @@ class Poller:
         started = self._monotonic()
         self._allowance.count(PLANS[source].rpcs, started)
         if source is Source.JOBS:
-            self._urgent = False
+            self._urgent = self._after_action = False
         try:
             await self._read[source]()
         finally:

@@ -115,7 +115,7 @@ class SlurmNodes:
         require_own_user(caller.who, self.cluster.uid)
         name = self._known(node)
         await self._order("scontrol", "update", f"NodeName={name}", *words)
-        self.allowance.count(1, self.monotonic())
+        self.allowance.count_action(1, self.monotonic())
         text = await self.commands.read(*ONE_NODE, name)
         self.cluster.put_node(
             read_nodes(text, at=self.cluster.clock())[0], partitions_of(text), flags_of(text)
@@ -126,7 +126,7 @@ class SlurmNodes:
 
     async def _order(self, *argv: str) -> None:
         """Run a command. Raises UserError with Slurm's words."""
-        self.allowance.count(1, self.monotonic())
+        self.allowance.count_action(1, self.monotonic())
         code, out, err = await self.commands.change(argv)
         if not code:
             return

@@ -106,8 +106,14 @@ class AllocationReader:
             self._blocks.setdefault(self._record, []).extend(found)
 
 
-def confirmed(job: Job, claims: Claims, in_use: Mapping[NodeName, Collection[int]]) -> Allocation | None:
-    """Return the allocation of a running job with all facts that are sure. `in_use` has the GPUs in use by node."""
+def confirmed(
+    job: Job, claims: Claims, in_use: Mapping[NodeName, Collection[int]] | None
+) -> Allocation | None:
+    """Return the allocation of a running job with all facts that are sure.
+
+    `in_use` has the GPUs in use by node. None means that `claims` come from an answer about this job alone, in which only
+    its own user could have written anything.
+    """
     if job.allocation is None:
         return None
     found = {claim.node: claim for claim in claims.jobs.get(job.id, ())}
@@ -137,11 +143,13 @@ def _are_sure(
     claims: Sequence[NodeClaim],
     count: int,
     disputed: Collection[tuple[NodeName, int]],
-    in_use: Mapping[NodeName, Collection[int]],
+    in_use: Mapping[NodeName, Collection[int]] | None,
 ) -> bool:
     named = [(claim.node, gpu) for claim in claims for gpu in claim.gpus]
     if not count or len(named) != count or len(set(named)) != count:
         return False
+    if in_use is None:
+        return True
     return all(gpu in in_use.get(node, ()) and (node, gpu) not in disputed for node, gpu in named)
 
 

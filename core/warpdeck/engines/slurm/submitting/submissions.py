@@ -80,7 +80,7 @@ class SlurmSubmissions:
     async def dry_run(self, caller: Caller, message: ask.DryRun) -> ForecastRow:
         require_own_user(caller.who, self.cluster.uid)
         requests = [_checked(each) for each in (message.request, *message.components)]
-        self.search.allowance.count(SUBMIT_RPCS, time.monotonic())
+        self.search.allowance.count_action(SUBMIT_RPCS, time.monotonic())
         return await forecast(self.sbatch.commands, requests, self.sbatch.version, now=self.clock())
 
     async def find_tree(self, caller: Caller, message: ask.HaveTree) -> results.StoredTree:
@@ -147,8 +147,6 @@ class SlurmSubmissions:
         own = tuple(self._with_tree(who, each) for each in requests)
         folder = self.folders.of(who.uid, request_id)
         while True:
-            if (found := find_created(self.cluster.state.created, who.uid, request_id)) is not None:
-                return found
             intent = Intent(
                 user=who.user, uid=who.uid, request_id=request_id, at_unix=self.clock(), requests=own
             )
@@ -173,7 +171,7 @@ class SlurmSubmissions:
             return found
         if (made := await self.settle(folder, intent)) is not None:
             return made
-        self.search.allowance.count(SUBMIT_RPCS, time.monotonic())
+        self.search.allowance.count_action(SUBMIT_RPCS, time.monotonic())
         failure: UserError | None = None
         try:
             state = await self.sbatch.submit(folder, intent.requests, lock=lock)
