@@ -1,7 +1,7 @@
 """Command line of the agent: python3 agent.pyz start|serve|attach --dir FOLDER.
 
 The internal commands are `supervise`, `ptyhost`, `ptytask`, `readfile`, `unpack`, and `check`, which tests
-whether this Python can run the agent. `jobterminal` and `gateway` run inside jobs of Slurm.
+whether this Python can run the agent. `jobterminal`, `gateway` and `gpusampler` run inside jobs of Slurm.
 """
 
 from __future__ import annotations
@@ -32,6 +32,10 @@ def main(argv: List[str]) -> int:
         from warpdeck_agent.attach.gateway_session import main as serve_gateway
 
         return serve_gateway(argv[1:])
+    if len(argv) > 1 and argv[0] == "gpusampler":
+        from warpdeck_agent.gpu.job_sampler import main as sample_gpus
+
+        return sample_gpus(argv[1:])
     if len(argv) > 1 and argv[0] == "ptytask":
         from warpdeck_agent.tasks.pty_task import main as ptytask
 

@@ -31,19 +31,22 @@ def eventually(
 
 
 async def eventually_async(
-    condition: Callable[[], T | Literal[False] | None], *, what: str | Callable[[], str] = ""
+    condition: Callable[[], T | Literal[False] | None],
+    *,
+    timeout_s: float = WAIT_S,
+    what: str | Callable[[], str] = "",
 ) -> T:
     """Like `eventually`, for conditions that change in this event loop.
 
     If `what` is a function, it is called on failure.
     """
-    deadline = time.monotonic() + WAIT_S
+    deadline = time.monotonic() + timeout_s
     while True:
         value = condition()
         if value:
             return value
         if time.monotonic() > deadline:
             raise AssertionError(
-                f"timeout after {WAIT_S} s of waiting for: {what() if callable(what) else what}"
+                f"timeout after {timeout_s} s of waiting for: {what() if callable(what) else what}"
             )
         await asyncio.sleep(_SHORT_PAUSE_S)

@@ -7,7 +7,17 @@ this module.
 from .condition import Condition
 from .health import CHECKS, CLEARING, Check, CheckVerdict, GpuDrain, NodeHealth
 from .ids import GpuUuid, JobId, NodeName
-from .job import Allocation, Component, ExitStatus, Job, PendingReason, PreemptedClaim, Share, ShareStatus
+from .job import (
+    UNKNOWN_GPU,
+    Allocation,
+    Component,
+    ExitStatus,
+    Job,
+    PendingReason,
+    PreemptedClaim,
+    Share,
+    ShareStatus,
+)
 from .node import Facility, Gpu, GpuLinks, GpuProcess, GpuReading, Link, Node, NodeReading, Topology
 from .ranges import (
     Ranges,
@@ -56,6 +66,7 @@ __all__ = [
     "FINISHED",
     "HOLDS_RESOURCES",
     "TRANSITIONS",
+    "UNKNOWN_GPU",
     "Allocation",
     "ArraySpec",
     "Check",

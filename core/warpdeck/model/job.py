@@ -18,10 +18,13 @@ from .request import Request
 from .states import FINISHED, HOLDS_RESOURCES, JobState
 from .usage import GpuUsage, OwnUse
 
+UNKNOWN_GPU = -1
+"""Index of a GPU of which only the number is known, because another scheduler does not tell its index."""
+
 
 class Share(msgspec.Struct, frozen=True, kw_only=True):
-    """The resources that a job holds on one node. `gpus` are GPU indices; `gpu_uuids` names the same GPUs by
-    UUID.
+    """The resources that a job holds on one node. `gpus` are GPU indices or UNKNOWN_GPU; `gpu_uuids` names the
+    same GPUs by UUID.
     """
 
     node: NodeName

@@ -84,6 +84,10 @@ class GpuReading(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     unexplained_bytes: int = 0
     """GPU memory in use although the driver lists no process at all."""
     links: GpuLinks = GpuLinks()
+    mem_bytes: int = 0
+    """Memory of the GPU, if the node does not describe its GPUs."""
+    source: str = "agent"
+    """Origin of the values, as in `GpuUsage`."""
 
 
 class NodeReading(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -45,6 +45,8 @@ class GpuUsage(msgspec.Struct, frozen=True, kw_only=True):
     """GPU-seconds during which the utilization was below 5 %."""
     mem_peak_bytes: int = 0
     energy_j: float = 0.0
+    source: str = "agent"
+    """Origin of the values: our agent, or over Slurm a sampler in the job, sstat, sacct or jobstats."""
 
     def plus(self, other: GpuUsage) -> GpuUsage:
         """Return the combined usage of two nodes or of two steps."""
@@ -54,6 +56,7 @@ class GpuUsage(msgspec.Struct, frozen=True, kw_only=True):
             idle_s=self.idle_s + other.idle_s,
             mem_peak_bytes=max(self.mem_peak_bytes, other.mem_peak_bytes),
             energy_j=self.energy_j + other.energy_j,
+            source=self.source,
         )
 
     @property

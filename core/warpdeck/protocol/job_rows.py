@@ -12,6 +12,11 @@ import msgspec
 from warpdeck.model.finished_jobs import end_text
 
 
+def gpu_name(node: str, index: int) -> str:
+    """Return the name of a GPU of a job, such as "n1:3", or "n1:?" if its index is unknown."""
+    return f"{node}:{index if index >= 0 else '?'}"
+
+
 class WhyRow(msgspec.Struct, frozen=True, kw_only=True):
     """Pending reason of a job: Slurm's reason code, a sentence, and the expected start."""
 
@@ -39,6 +44,8 @@ class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
     """Percentage of the run time in which a GPU was below 5 % utilization."""
     gpu_mem_peak_bytes: int | None = None
     energy_j: float | None = None
+    gpu_source: str = ""
+    """Origin of the values about GPUs: agent, sampler, sstat, sacct or jobstats; "" if there are none."""
 
 
 class JobRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -269,7 +276,7 @@ class UsageCurves(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GpuUse(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU of a job."""
+    """A GPU of a job. `index` is -1 if only the number of the job's GPUs is known."""
 
     node: str
     index: int
@@ -280,6 +287,13 @@ class GpuUse(msgspec.Struct, frozen=True, kw_only=True):
     share_pct: int = 100
     isolation: str = ""
     """Isolation as in GpuRow. It is meaningful only if the job has a share of the GPU."""
+    source: str = ""
+    """Origin of the reading, as in UsageRow; "" without a reading."""
+
+    @property
+    def name(self) -> str:
+        """Node and index, such as "n1:3" or "n1:?"."""
+        return gpu_name(self.node, self.index)
 
 
 class JobEvent(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,6 +22,7 @@ def used_in_words(
     gpu_idle_pct: float | None,
     gpu_mem_peak_bytes: int | None,
     energy_j: float | None,
+    gpu_source: str = "",
 ) -> list[str]:
     """Return the fields of rows.UsageRow as phrases.
 
@@ -35,12 +36,17 @@ def used_in_words(
         words.append(f"{format_memory(peak_mem_bytes)} of memory at most")
     if gpu_util_pct is not None:
         idle = f", under 5 % for {gpu_idle_pct:.0f} % of the time" if gpu_idle_pct else ""
-        words.append(f"GPUs at {gpu_util_pct:.0f} %{idle}")
+        words.append(f"GPUs at {gpu_util_pct:.0f} %{idle}{origin(gpu_source)}")
     if gpu_mem_peak_bytes:
         words.append(f"{format_memory(gpu_mem_peak_bytes)} of GPU memory at most")
     if energy_j:
         words.append(_energy(energy_j))
     return words
+
+
+def origin(source: str) -> str:
+    """Return the origin of values about GPUs in parentheses, or "" for our agent, which is not worth telling."""
+    return f" ({source})" if source not in ("", "agent") else ""
 
 
 def _energy(energy_j: float) -> str:

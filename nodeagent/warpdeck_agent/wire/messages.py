@@ -65,6 +65,7 @@ from .watch import GpuUsage as GpuUsage
 from .watch import Health as Health
 from .watch import IdleSession as IdleSession
 from .watch import Inventory as Inventory
+from .watch import JobSample as JobSample
 from .watch import Moment as Moment
 from .watch import OwnUse as OwnUse
 from .watch import Sample as Sample

@@ -159,6 +159,16 @@ class Sample:
 
 
 @dataclass(frozen=True)
+class JobSample:
+    """A line that the program `gpusampler` prints in a job of Slurm: the GPUs that it sees on a node, and their values."""
+
+    node: str
+    at_unix: float
+    cards: List[GpuInfo] = field(default_factory=list)
+    gpus: List[GpuSample] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
 class SampleEvery:
     """Set how often the agent sends a Sample.
 

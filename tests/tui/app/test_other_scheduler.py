@@ -327,6 +327,10 @@ def test_gpus_of_a_job_without_readings_are_not_shown_as_zero() -> None:
     ]
     use = GpuUse(node="n1", index=3, uuid="", util_pct=None, mem_used_bytes=None, mem_bytes=0)
     assert texts(gpu_page(JobDetail(row=row, gpus=[use]))) == ["n1:3      no readings"]
+    unknown = replace(use, index=-1)
+    assert texts(gpu_page(JobDetail(row=row, gpus=[unknown]))) == ["n1:?      no readings"]
+    sampled = replace(use, util_pct=40, mem_used_bytes=2 << 30, source="sampler")
+    assert texts(gpu_page(JobDetail(row=row, gpus=[sampled])))[0].endswith(" 40%  2G (sampler)")
     assert job_row(row, ("util",), now=NOW)[0].text == "n/a"
     assert job_row(row, ("util",), now=NOW - 3590.0)[0].text.strip("·") == ""
     measured = replace(row, gpu_util_pct=0)

@@ -23,7 +23,8 @@ from warpdeck.cli.verb import (
 )
 from warpdeck.client.code import store_of, tree_now
 from warpdeck.notation.values.durations import format_duration
-from warpdeck.protocol.usage_text import used_in_words
+from warpdeck.protocol.job_rows import gpu_name
+from warpdeck.protocol.usage_text import origin, used_in_words
 from warpdeck_agent.client.lines import write_all
 
 from .nodes import isolated
@@ -124,7 +125,7 @@ def _run_time(detail: dict[str, Any]) -> str:
 def _gpu(gpu: dict[str, Any]) -> str:
     util = "" if gpu["util_pct"] is None else f" {gpu['util_pct']}%"
     part = f" ({gpu['share_pct']} % of it, {isolated(gpu['isolation'])})" if gpu["share_pct"] < 100 else ""
-    return f"{gpu['node']}:{gpu['index']}{util}{part}"
+    return f"{gpu_name(gpu['node'], gpu['index'])}{util}{origin(gpu['source'])}{part}"
 
 
 def _code(detail: dict[str, Any]) -> str:

@@ -28,12 +28,17 @@ def job_gpus(state: State, job: Job) -> list[GpuUse]:
                     uuid=uuid,
                     util_pct=reading.util_pct if reading else None,
                     mem_used_bytes=reading.mem_used_bytes if reading else None,
-                    mem_bytes=known[index].mem_bytes if index in known else 0,
+                    mem_bytes=known[index].mem_bytes if index in known else _mem_bytes(reading),
                     share_pct=share.gpu_share_pct,
                     isolation=known[index].isolation if index in known else "",
+                    source=reading.source if reading else "",
                 )
             )
     return found
+
+
+def _mem_bytes(reading: GpuReading | None) -> int:
+    return reading.mem_bytes if reading else 0
 
 
 def mean_util_pct(state: State, job: Job) -> int | None:

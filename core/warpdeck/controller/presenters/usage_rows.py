@@ -37,4 +37,5 @@ def shown_usage(
         gpu_idle_pct=gpu.idle_pct if gpu else None,
         gpu_mem_peak_bytes=gpu.mem_peak_bytes if gpu else None,
         energy_j=gpu.energy_j if gpu else None,
+        gpu_source=gpu.source if gpu else "",
     )

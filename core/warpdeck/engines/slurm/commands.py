@@ -85,7 +85,7 @@ class SlurmCommands:
 
     async def read(self, *argv: str) -> str:
         """Return the output of a command that reads. Raises UserError."""
-        async with aclosing(self._pieces(argv)) as pieces:
+        async with aclosing(self.pieces(argv)) as pieces:
             return "".join([text async for text in pieces])
 
     async def table(
@@ -97,7 +97,7 @@ class SlurmCommands:
         """
         mark = _mark()
         reader = TableReader(columns, mark)
-        async with aclosing(self._pieces([*argv, "-O", format_argument(columns, mark)])) as pieces:
+        async with aclosing(self.pieces([*argv, "-O", format_argument(columns, mark)])) as pieces:
             async for text in pieces:
                 records = reader.feed(text)
                 while some := list(islice(records, ROWS_A_TURN)):
@@ -111,7 +111,7 @@ class SlurmCommands:
         records: list[Record] = []
         form = ",".join(column.field for column in columns)
         options = ["--noheader", "--parsable", f"--delimiter={mark}", f"--format={form}"]
-        async with aclosing(self._pieces(["sacct", *options, *argv])) as pieces:
+        async with aclosing(self.pieces(["sacct", *options, *argv])) as pieces:
             async for text in pieces:
                 records.extend(reader.feed(text))
         reader.close()
@@ -170,8 +170,8 @@ class SlurmCommands:
             raise UserError(f"cannot find {name}", "Load Slurm's module, or add its commands to your PATH.")
         return os.path.abspath(found)
 
-    async def _pieces(self, argv: Sequence[str]) -> AsyncGenerator[str, None]:
-        """Yield the output of a command in pieces. Raises UserError. A command whose reader stops is killed."""
+    async def pieces(self, argv: Sequence[str]) -> AsyncGenerator[str, None]:
+        """Yield the output of a command that reads in pieces. Raises UserError. A command whose reader stops is killed."""
         begun = self._clock()
         process = await self._start(argv)
         assert process.stdout is not None and process.stderr is not None and process.stdin is not None

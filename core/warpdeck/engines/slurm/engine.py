@@ -29,6 +29,8 @@ from .cluster.quick_looks import SlurmWaits
 from .commands import SlurmCommands
 from .forecasts.forecasts import SlurmForecasts
 from .forecasts.starts import ExpectedStarts
+from .gpus.readings import GpuReadings
+from .gpus.samplers import Samplers
 from .history.accounting import INTERVAL_S, Accounting
 from .history.curves import NoCurves
 from .jobs import SlurmJobs
@@ -95,10 +97,17 @@ async def slurm_engine(
         )
         files = RunningFiles(cluster=made.cluster, poller=made.poller)
         links = _links(made, programs)
-        steps, upkeep = _steps(made), Upkeep(submissions)
+        steps, upkeep, samplers = _steps(made), Upkeep(submissions), _samplers(made, programs)
         await asyncio.to_thread(remove_old, shared_folder(settings))
-        async with submissions.running(), upkeep.running(), files.running(), links.running(), steps.running():
-            yield _engine(made, submissions, links, steps)
+        async with (
+            submissions.running(),
+            upkeep.running(),
+            files.running(),
+            links.running(),
+            steps.running(),
+            samplers.running(),
+        ):
+            yield _engine(made, submissions, links, steps, samplers)
 
 
 @asynccontextmanager
@@ -152,10 +161,17 @@ async def gateway(
         await store.close()
 
 
-def _engine(made: Gateway, submissions: SlurmSubmissions, links: JobLinks, steps: SlurmSteps) -> Engine:
+def _engine(
+    made: Gateway,
+    submissions: SlurmSubmissions,
+    links: JobLinks,
+    steps: SlurmSteps,
+    samplers: Samplers,
+) -> Engine:
     cluster, clock = made.cluster, made.clock
     jobs = SlurmJobs(
         poller=made.poller,
+        samplers=samplers,
         state=cluster.state,
         store=cluster.store,
         lookup=made.lookup,
@@ -219,6 +235,18 @@ def _forecasts(made: Gateway) -> SlurmForecasts:
         starts=ExpectedStarts(
             state=made.cluster.state, commands=made.commands, allowance=made.allowance, poller=made.poller
         ),
+    )
+
+
+def _samplers(made: Gateway, programs: Programs) -> Samplers:
+    return Samplers(
+        cluster=made.cluster,
+        commands=made.commands,
+        allowance=made.allowance,
+        allocations=made.poller.allocations,
+        programs=programs,
+        version=made.site.version,
+        readings=GpuReadings(made.cluster),
     )
 
 

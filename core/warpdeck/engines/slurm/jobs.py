@@ -1,4 +1,7 @@
-"""The jobs of a gateway: those of the last queue, which is read again for a user who looks once."""
+"""The jobs of a gateway: those of the last queue, which is read again for a user who looks once.
+
+A request for the details of a job starts the measurement of its GPUs.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,14 @@ from warpdeck.controller.loop.end_waiters import EndWaiters
 from warpdeck.controller.presenters.job_columns import row_maker
 from warpdeck.engines.shared.jobs import StateJobs
 from warpdeck.engines.shared.subscriptions import RowsOfEnds
+from warpdeck.model import JobId
 from warpdeck.ports.caller import Caller
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol.job_rows import JobDetail, JobRow
 from warpdeck.protocol.site_rows import ForecastRow
 
 from .cluster.poller import Poller
+from .gpus.samplers import Samplers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +30,7 @@ class SlurmJobs(StateJobs):
     """The `EngineJobs` of a gateway."""
 
     poller: Poller
+    samplers: Samplers
 
     async def rows(self, caller: Caller, message: ask.Jobs) -> Rows[JobRow | dict[str, Any]]:
         await self.poller.glance()
@@ -32,7 +38,9 @@ class SlurmJobs(StateJobs):
 
     async def detail(self, caller: Caller, message: ask.JobInfo) -> JobDetail:
         await self.poller.glance()
-        return await super().detail(caller, message)
+        found = await super().detail(caller, message)
+        self.samplers.look(JobId(found.row.id))
+        return found
 
     async def forecast(self, caller: Caller, message: ask.Forecast) -> ForecastRow:
         await self.poller.glance()

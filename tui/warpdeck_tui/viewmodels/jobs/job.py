@@ -15,7 +15,7 @@ from warpdeck.notation.values.hostlist import expand
 from warpdeck.notation.values.memory_sizes import format_memory
 from warpdeck.protocol.job_rows import JobDetail, JobRow
 from warpdeck.protocol.site_rows import ForecastRow
-from warpdeck.protocol.usage_text import used_in_words
+from warpdeck.protocol.usage_text import origin, used_in_words
 from warpdeck_tui.viewmodels.cells import Cell, Line, age, due, fact, glyph, left, memory, plural
 from warpdeck_tui.widgets.cells import printable, shortened
 from warpdeck_tui.widgets.meter import bar
@@ -274,14 +274,15 @@ def gpu_lines(detail: JobDetail) -> list[Line]:
     lines: list[Line] = []
     for gpu in detail.gpus:
         if not gpu.uuid and gpu.util_pct is gpu.mem_used_bytes is None:
-            lines.append((Cell(f"{gpu.node}:{gpu.index}".ljust(10), "accent"), Cell("no readings", "muted")))
+            lines.append((Cell(gpu.name.ljust(10), "accent"), Cell("no readings", "muted")))
             continue
         percent = "  ?%" if gpu.util_pct is None else f"{gpu.util_pct:>3}%"
         lines.append(
             (
-                Cell(f"{gpu.node}:{gpu.index}".ljust(10), "accent"),
+                Cell(gpu.name.ljust(10), "accent"),
                 Cell(bar(gpu.util_pct, 8), "accent"),
                 Cell(f" {percent}  {memory(gpu.mem_used_bytes, gpu.mem_bytes)}"),
+                Cell(origin(gpu.source), "muted"),
             )
         )
     return lines
@@ -301,7 +302,7 @@ def gpu_page(detail: JobDetail) -> list[Line]:
     lines = gpu_lines(detail)
     if named := [gpu for gpu in detail.gpus if gpu.uuid]:
         lines += [(), (Cell("GPU UUIDs", "muted"),)]
-        lines += [(Cell(f"  {gpu.node}:{gpu.index}  {gpu.uuid}"),) for gpu in named]
+        lines += [(Cell(f"  {gpu.name}  {gpu.uuid}"),) for gpu in named]
     return lines
 
 

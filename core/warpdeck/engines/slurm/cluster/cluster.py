@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -18,13 +19,14 @@ from warpdeck.controller.loop.change_listeners import ChangeListeners
 from warpdeck.controller.loop.commit_barrier import CommitBarrier
 from warpdeck.controller.loop.end_waiters import EndWaiters
 from warpdeck.controller.loop.housekeeping import evict_finished
+from warpdeck.controller.presenters.gpu_readings import by_index
 from warpdeck.controller.state.state import State
 from warpdeck.engines.slurm.reading.job_table import SeenJob
-from warpdeck.model import Job, JobId, NodeName, Request
+from warpdeck.model import UNKNOWN_GPU, GpuReading, Job, JobId, NodeName, Request
 from warpdeck.model.created_by_nonce import CreatedObject, upsert_created
 from warpdeck.model.step import Step
 from warpdeck.ports.ports import Changes, JournalEntry, Store
-from warpdeck.protocol.node_rows import NodeRow
+from warpdeck.protocol.node_rows import NodeRow, ProcessRow
 from warpdeck.protocol.site_rows import PartitionRow
 
 from .job_changes import JobChanges
@@ -44,6 +46,8 @@ class NodeRows:
         self.partitions: dict[NodeName, list[str]] = {}
         self.flags: dict[NodeName, frozenset[str]] = {}
         """The words of the states of the nodes."""
+        self.gpus_in_use: dict[NodeName, frozenset[int]] = {}
+        """Indexes of the allocated GPUs, of nodes that tell them."""
 
     def names(self) -> list[NodeName]:
         return list(self.rows)
@@ -54,15 +58,48 @@ class NodeRows:
             return None
         jobs = self._state.jobs_on(name)
         labels = [job.label() for job in jobs]
-        holders = [
-            job for job in jobs if job.allocation and any(share.gpus for share in job.allocation.shares)
-        ]
-        if len(holders) != 1:
-            return msgspec.structs.replace(row, jobs=labels)
-        # Each GPU in use must belong to the only job that has GPUs here.
-        held = {"job": holders[0].label(), "job_user": holders[0].user}
-        gpus = [msgspec.structs.replace(gpu, **held) if gpu.job else gpu for gpu in row.gpus]
+        holders = self._gpu_holders(name, jobs)
+        unknown = holders.pop(UNKNOWN_GPU, None)
+        readings = by_index(self._state.node_status.readings.get(name))
+        gpus = []
+        for gpu in row.gpus:
+            # A GPU in use that no known job has must belong to the only job whose GPUs are unknown.
+            holder = holders.get(gpu.index) or (unknown if gpu.job else None)
+            fields = _measured(readings.get(gpu.index), holder)
+            if holder is not None:
+                fields |= {"job": holder.label(), "job_user": holder.user}
+            gpus.append(msgspec.structs.replace(gpu, **fields))
         return msgspec.structs.replace(row, jobs=labels, gpus=gpus)
+
+    def _gpu_holders(self, name: NodeName, jobs: Iterable[Job]) -> dict[int, Job]:
+        """Return the jobs that have GPUs of the node, by index, if there is only one for the index."""
+        found: dict[int, list[Job]] = {}
+        for job in jobs:
+            for share in job.allocation.shares if job.allocation is not None else ():
+                for index in set(share.gpus) if share.node == name else ():
+                    found.setdefault(index, []).append(job)
+        return {index: holders[0] for index, holders in found.items() if len(holders) == 1}
+
+
+def _measured(reading: GpuReading | None, holder: Job | None) -> dict[str, Any]:
+    """Return the fields of a GPU's row that were measured. The processes are those of the job that has the GPU."""
+    if reading is None:
+        return {}
+    label = holder.label() if holder is not None else ""
+    return {
+        "util_pct": reading.util_pct,
+        "mem_used_bytes": reading.mem_used_bytes,
+        "mem_bytes": reading.mem_bytes,
+        "power_w": reading.power_w,
+        "temp_c": reading.temp_c,
+        "error": reading.error,
+        "processes": [
+            ProcessRow(
+                pid=each.pid, user=each.user, command=each.command, mem_bytes=each.mem_bytes, job=label
+            )
+            for each in reading.processes
+        ],
+    }
 
 
 class Cluster:
@@ -118,17 +155,18 @@ class Cluster:
                 changes.jobs[changes.shown :] = [
                     job for job in later if self.changed_at.get(job.id, 0.0) < begun
                 ]
-            for job_id in changes.gone:
-                self.state.evict_job(job_id)
-            for _ in range(changes.shown, len(changes.jobs), JOBS_A_TURN):
-                self.show(changes, most=JOBS_A_TURN)
-                await asyncio.sleep(0)
             recorded = [job for job in changes.jobs if job.is_finished or job.uid == self.uid]
             self._unsaved.update((job.id, job) for job in recorded)
             kept = {job.id for job in recorded}
             self._unsaved_lines += [line for line in changes.journal if line.job_id in kept]
             self._unsaved_steps += [step for step in changes.steps if step.job_id in kept]
             await self._save(gone=changes.gone)
+            # The end of a job is told when it is on disk.
+            for job_id in changes.gone:
+                self.state.evict_job(job_id)
+            for _ in range(changes.shown, len(changes.jobs), JOBS_A_TURN):
+                self.show(changes, most=JOBS_A_TURN)
+                await asyncio.sleep(0)
         self.touch(changes.gone)
 
     def show(self, changes: JobChanges, *, most: int) -> None:
@@ -206,6 +244,7 @@ class Cluster:
         partitions_of: dict[str, list[str]],
         partitions: Sequence[PartitionRow],
         flags: dict[str, frozenset[str]],
+        gpus_in_use: dict[NodeName, frozenset[int]],
     ) -> None:
         """Replace the nodes and the partitions."""
         fresh = {NodeName(row.name): row for row in rows}
@@ -214,6 +253,7 @@ class Cluster:
         self.nodes.rows = fresh
         self.nodes.partitions = {NodeName(name): found for name, found in partitions_of.items()}
         self.nodes.flags = {NodeName(name): found for name, found in flags.items()}
+        self.nodes.gpus_in_use = gpus_in_use
         self.partitions = list(partitions)
         self.hub.touch(nodes=[*changed, *(name for name in before if name not in fresh)])
 

@@ -78,7 +78,7 @@ def merged(state: State, known: Job | None, seen: Job) -> Job:
         return msgspec.structs.replace(seen, request=request)
     if known.request == request:
         request = known.request
-    kept = {
+    kept: dict[str, object] = {
         "annotations": known.annotations,
         "notice": known.notice,
         "predicted_s": known.predicted_s,
@@ -86,9 +86,24 @@ def merged(state: State, known: Job | None, seen: Job) -> Job:
         "eligible_at_unix": known.eligible_at_unix,
         "component": known.component if seen.component is not None else None,
     }
+    if _have_same_allocation(known, seen):
+        kept["allocation"] = known.allocation
     if known.is_finished and seen.is_finished and known.restarts == seen.restarts:
         kept |= {name: getattr(known, name) for name in _KEPT_WHEN_ENDED}
     return msgspec.structs.replace(seen, request=request, **kept)
+
+
+def _have_same_allocation(known: Job, seen: Job) -> bool:
+    """Return whether squeue tells the same totals as before. Which GPUs the job has is then still true."""
+    before, after = known.allocation, seen.allocation
+    return (
+        before is not None
+        and after is not None
+        and (known.start_at_unix, known.restarts) == (seen.start_at_unix, seen.restarts)
+        and before.node_names() == after.node_names()
+        and before.gpu_count() == after.gpu_count()
+        and sum(share.cpus for share in before.shares) == sum(share.cpus for share in after.shares)
+    )
 
 
 def forgotten(job: Job, *, now: float) -> Job:

@@ -5,20 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 
 from warpdeck.base.errors import UserError
 from warpdeck.engines.slurm.commands import Record, SlurmCommands
 from warpdeck.engines.slurm.reading.job_table import COLUMNS, SeenJob, read_job
 from warpdeck.engines.slurm.reading.marked_table import MalformedTable
-from warpdeck.engines.slurm.reading.node_table import flags_of, partitions_of, read_nodes
+from warpdeck.engines.slurm.reading.node_table import flags_of, gpus_in_use, partitions_of, read_nodes
 from warpdeck.engines.slurm.reading.partition_table import read_partitions
 from warpdeck.model import Job, JobId, JobState, NodeName
 
+from .allocations import Allocations
 from .cluster import Cluster
 from .job_changes import JobChanges, compare, find_vanished
 from .polling import (
+    ALWAYS,
     MINUTE_S,
     PLANS,
     Allowance,
@@ -93,7 +95,12 @@ class Poller:
         self._problems = dict.fromkeys(Source, "")
         self._follows: set[asyncio.Task[None]] = set()
         self._first_look = asyncio.Event()
-        self._read = {Source.JOBS: self._read_jobs, Source.NODES: self._read_nodes}
+        self.allocations = Allocations(cluster, commands)
+        self._read = {
+            Source.JOBS: self._read_jobs,
+            Source.NODES: self._read_nodes,
+            Source.ALLOCATIONS: self.allocations.read,
+        }
         self._seldom: dict[tuple[str, ...], tuple[str, float]] = {}
         """Output of commands that are run seldom, and when."""
         self.after_queue: AfterQueue | None = None
@@ -107,7 +114,8 @@ class Poller:
     @property
     def rate(self) -> float:
         """The number of requests in a minute at the present intervals."""
-        return rpcs_a_minute(self._asked, allowed=self._allowance.allowed(looking=self.looking))
+        allowed = self._allowance.allowed(looking=self.looking)
+        return rpcs_a_minute(self._asked, read=self._sources(), allowed=allowed)
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -259,7 +267,13 @@ class Poller:
             held_back = max(0.0, last.started + retry - now) if last and failures else 0.0
             return max(wanted, held_back)
 
-        return min(((each, wait(each)) for each in Source), key=lambda pair: pair[1])
+        return min(((each, wait(each)) for each in self._sources()), key=lambda pair: pair[1])
+
+    def _sources(self) -> Sequence[Source]:
+        """Return the sources that are needed now."""
+        if self.looking and self.allocations.are_incomplete():
+            return (*ALWAYS, Source.ALLOCATIONS)
+        return ALWAYS
 
     async def _ask_safely(self, source: Source) -> None:
         """Read a source. An error is kept for the users, who see how old the picture is."""
@@ -276,13 +290,11 @@ class Poller:
             problem = ""
         if problem:
             self._failures[source] += 1
-        else:
-            self._failures = dict.fromkeys(
-                Source, 0
-            )  # Slurm answers, so the other sources are read again soon.
+        else:  # Slurm answers, so the other sources are read again soon.
+            self._failures = dict.fromkeys(Source, 0)
         self._problems[source] = problem
-        self._cluster.problem = next(filter(None, self._problems.values()), "")
-        if problem or len(self._asked) == len(Source):
+        self._cluster.problem = next((self._problems[each] for each in ALWAYS if self._problems[each]), "")
+        if problem or self._asked.keys() >= set(ALWAYS):
             self._first_look.set()
         async with self._was_asked:
             self._was_asked.notify_all()
@@ -338,7 +350,14 @@ class Poller:
         text = await self._commands.read(*NODES)
         partitions, _ = await self._read_seldom(PARTITIONS)
         rows = read_nodes(text, at=self._cluster.clock())
-        self._cluster.put_nodes(rows, partitions_of(text), read_partitions(partitions, rows), flags_of(text))
+        self._cluster.put_nodes(
+            rows,
+            partitions_of(text),
+            read_partitions(partitions, rows),
+            flags_of(text),
+            gpus_in_use(text),
+        )
+        await self.allocations.confirm()
 
     async def _read_seldom(self, argv: tuple[str, ...]) -> tuple[str, bool]:
         """Return the output of a command, and whether it is new. Raises UserError."""

@@ -4,7 +4,7 @@ A command causes one or more requests (RPCs), as `sdiag` of the real daemons cou
 together cause at most one request a minute; while somebody looks, at most six a minute, for all users of the gateway. A
 site may set other numbers. When slurmctld answers slowly, the intervals grow with the time that it takes.
 
-A third of the requests is kept back. It serves the details of single jobs, and users who look once.
+A quarter of the requests is kept back. It serves the details of single jobs, and users who look once.
 
 Requests that carry out a user's action, for example those of `sbatch`, come in addition, and so does a look at the queue
 after the action. A user who works with many jobs would otherwise see an older picture than one who does nothing.
@@ -13,6 +13,7 @@ after the action. A user who works with many jobs would otherwise see an older p
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -37,6 +38,8 @@ class Source(StrEnum):
 
     JOBS = "jobs"
     NODES = "nodes"
+    ALLOCATIONS = "allocations"
+    """Which GPUs the jobs have. It is read while somebody looks and a job runs whose GPUs are unknown."""
 
 
 class Plan(NamedTuple):
@@ -46,8 +49,16 @@ class Plan(NamedTuple):
     share: float
 
 
-PLANS = {Source.JOBS: Plan(rpcs=2, share=1 / 2), Source.NODES: Plan(rpcs=2, share=1 / 6)}
-"""squeue asks for jobs and partitions, `scontrol show node` for nodes and partitions."""
+PLANS = {
+    Source.JOBS: Plan(rpcs=2, share=1 / 2),
+    Source.NODES: Plan(rpcs=2, share=1 / 6),
+    Source.ALLOCATIONS: Plan(rpcs=2, share=1 / 12),
+}
+"""squeue asks for jobs and partitions, `scontrol show node` for nodes and partitions, and `scontrol --details show job`
+for jobs and nodes.
+"""
+ALWAYS = (Source.JOBS, Source.NODES)
+"""The sources that are read even if nobody looks."""
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,8 +136,8 @@ def due_after_action_s(last: Asked | None, *, now: float) -> float:
     return max(0.0, last.started + max(ACTION_S, last.took_s / ACTION_SHARE) - now)
 
 
-def rpcs_a_minute(asked: dict[Source, Asked], *, allowed: float) -> float:
-    """Return the rate of requests at the present intervals, which the app shows."""
+def rpcs_a_minute(asked: dict[Source, Asked], *, read: Iterable[Source], allowed: float) -> float:
+    """Return the rate of requests at the present intervals, which the app shows. `read` has the sources that are read."""
     return sum(
-        MINUTE_S * PLANS[each].rpcs / interval_s(each, asked.get(each), allowed=allowed) for each in Source
+        MINUTE_S * PLANS[each].rpcs / interval_s(each, asked.get(each), allowed=allowed) for each in read
     )

@@ -154,6 +154,7 @@ def _gpu_usage(record: Mapping[str, str], steps: Iterable[Mapping[str, str]]) ->
             busy_s=seconds * pct / 100,
             idle_s=seconds if pct < jobstats.IDLE_PCT else 0.0,
             mem_peak_bytes=values.size_bytes(peak, default_unit=""),
+            source="sacct",
         )
         total = part if total is None else total.plus(part)
     return total

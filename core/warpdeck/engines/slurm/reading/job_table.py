@@ -16,6 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from warpdeck.model import (
+    UNKNOWN_GPU,
     Allocation,
     ArraySpec,
     Component,
@@ -105,7 +106,7 @@ MAX_BYTES = 2**60
 MAX_GPUS = 100_000
 """Number of GPUs up to which those of a job are counted. Slurm shows refused requests with any number."""
 NO_UUID = GpuUuid("")
-"""Slurm does not tell which GPUs a job has, only how many."""
+"""Slurm does not tell the UUIDs of GPUs."""
 
 
 class SeenJob(NamedTuple):
@@ -268,7 +269,10 @@ def _component(label: str) -> Component | None:
 
 
 def _allocation(fields: Mapping[str, str]) -> Allocation | None:
-    """Return the allocation. Only its totals are known, so they are distributed evenly over the nodes."""
+    """Return the allocation. squeue tells its totals only, so they are distributed evenly over the nodes.
+
+    `allocation_table` completes it.
+    """
     names = expand(fields["node_list"]) if fields["node_list"] else []
     if not names:
         return None
@@ -276,14 +280,14 @@ def _allocation(fields: Mapping[str, str]) -> Allocation | None:
     cpus, memory, count = _count(fields["cpus"]), _memory(fields), len(names)
     shares = []
     for rank, name in enumerate(names):
-        held = range(gpus // count + (rank < gpus % count))
+        held = gpus // count + (rank < gpus % count)
         shares.append(
             Share(
                 node=NodeName(name),
                 cpus=cpus // count + (rank < cpus % count),
                 mem_bytes=memory // count,
-                gpus=tuple(held),
-                gpu_uuids=tuple(NO_UUID for _ in held),
+                gpus=(UNKNOWN_GPU,) * held,
+                gpu_uuids=(NO_UUID,) * held,
             )
         )
     return Allocation(shares=tuple(shares))

@@ -54,4 +54,5 @@ def gpu_usage(comment: str) -> GpuUsage | None:
         mem_peak_bytes=int(
             max((sum(node.gpu_used_memory.values()) for node in found.nodes.values()), default=0)
         ),
+        source="jobstats",
     )

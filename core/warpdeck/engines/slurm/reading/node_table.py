@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from warpdeck.model import NodeName
 from warpdeck.protocol.node_rows import GpuRow, NodeRow
 
 from . import values
+from .allocation_table import numbers
 from .scontrol_text import OneLiner
 
 NODE = OneLiner(
@@ -128,6 +130,12 @@ def _words(state: str) -> frozenset[str]:
     return frozenset(_FLAGS.sub("", state).lower().split("+")) | silent
 
 
+def gpus_in_use(text: str) -> dict[NodeName, frozenset[int]]:
+    """Return the indexes of the GPUs that each node reports as allocated, where Slurm knows the indexes."""
+    lines = [NODE.fields(line) for line in text.splitlines() if line.startswith("NodeName=")]
+    return {NodeName(fields["NodeName"]): _told(fields.get("GresUsed", "")) for fields in lines}
+
+
 def _number(fields: Mapping[str, str], name: str) -> int:
     text = fields.get(name, "")
     return int(text) if text.isdigit() else 0
@@ -184,11 +192,17 @@ def _gpus(fields: Mapping[str, str]) -> list[GpuRow]:
 
 def _used(text: str) -> frozenset[int]:
     """Return the indexes of the allocated GPUs. Without indexes, the first ones count as allocated."""
-    found: set[int] = set()
+    found = set(_told(text))
     for _, count, indexes in _USED.findall(text):
-        if indexes and indexes != "N/A":
-            for low, high in re.findall(r"(\d+)(?:-(\d+))?", indexes):
-                found.update(range(int(low), int(high or low) + 1))
-        else:
+        if not _indexes(indexes):
             found.update(range(len(found), len(found) + int(count)))
     return frozenset(found)
+
+
+def _told(text: str) -> frozenset[int]:
+    """Return the indexes that GresUsed names."""
+    return frozenset(index for _, _, indexes in _USED.findall(text) for index in _indexes(indexes))
+
+
+def _indexes(text: str) -> list[int]:
+    return [] if text == "N/A" else numbers(text)

@@ -147,8 +147,6 @@ class SlurmSubmissions:
         own = tuple(self._with_tree(who, each) for each in requests)
         folder = self.folders.of(who.uid, request_id)
         while True:
-            if (found := find_created(self.cluster.state.created, who.uid, request_id)) is not None:
-                return found
             intent = Intent(
                 user=who.user, uid=who.uid, request_id=request_id, at_unix=self.clock(), requests=own
             )

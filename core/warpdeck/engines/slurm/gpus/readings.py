@@ -1,0 +1,72 @@
+"""The last readings of the GPUs of running jobs, where the presenters look for the readings of nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from warpdeck.controller.state.measurements import to_gpu_reading
+from warpdeck.engines.slurm.cluster.cluster import Cluster
+from warpdeck.model import GpuReading, JobId, NodeName, NodeReading
+from warpdeck_agent.wire import messages as wire
+
+SAMPLER = "sampler"
+
+
+class GpuReadings:
+    """Readings by job and node. Several jobs may have GPUs on one node."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._found: dict[NodeName, dict[JobId, NodeReading]] = {}
+
+    def put(self, job_id: JobId, node: NodeName, gpus: Iterable[GpuReading], *, at_unix: float) -> None:
+        """Replace the readings of a job's GPUs on a node."""
+        # slurmctld reports the load and the memory of nodes, so they are not measured.
+        reading = NodeReading(at_unix=at_unix, cpu_pct=0.0, mem_used_bytes=0, gpus=tuple(gpus))
+        self._found.setdefault(node, {})[job_id] = reading
+        self._publish(node)
+        self._cluster.hub.touch(jobs=[job_id], nodes=[node])
+
+    def has(self, job_id: JobId) -> bool:
+        return any(job_id in found for found in self._found.values())
+
+    def drop(self, job_id: JobId) -> None:
+        """Forget the readings of a job, because nobody measures it any more."""
+        nodes = [node for node, found in self._found.items() if found.pop(job_id, None) is not None]
+        for node in nodes:
+            self._publish(node)
+        if nodes:
+            self._cluster.hub.touch(jobs=[job_id], nodes=nodes)
+
+    def _publish(self, node: NodeName) -> None:
+        readings, found = self._cluster.state.node_status.readings, self._found[node]
+        if not found:
+            del self._found[node]
+            readings.pop(node, None)
+            return
+        newest = max(found.values(), key=lambda reading: reading.at_unix)
+        gpus = {gpu.index: gpu for reading in found.values() for gpu in reading.gpus}
+        readings[node] = msgspec.structs.replace(newest, gpus=tuple(gpus.values()))
+
+
+def sampled(line: wire.JobSample, gpus: Sequence[int]) -> list[GpuReading]:
+    """Return the readings of the GPUs with these indexes of Slurm, which a job has on the node of the line.
+
+    If Slurm hides other GPUs from the job, NVML numbers those of the job from 0 on. Otherwise the minor numbers of the
+    device files decide, which gres.conf lists in their order.
+    """
+    cards = sorted(line.cards, key=lambda card: (card.minor, card.index))
+    if len(cards) == len(gpus):
+        pairs = list(zip(cards, sorted(gpus), strict=True))
+    else:
+        pairs = [(card, card.minor) for card in cards if card.minor in gpus]
+    samples = {sample.index: sample for sample in line.gpus}
+    return [
+        msgspec.structs.replace(
+            to_gpu_reading(samples[card.index]), index=index, mem_bytes=card.mem_bytes, source=SAMPLER
+        )
+        for card, index in pairs
+        if card.index in samples
+    ]

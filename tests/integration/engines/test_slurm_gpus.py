@@ -1,0 +1,154 @@
+"""GPUs of jobs over a real Slurm: which ones a job has, and how busy they are."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from tests.integration.engines.contract import Rig
+from tests.integration.engines.slurm_rig import GRES, NODE, SITE, slurm_rig
+from tests.lab.nvml import build_fake_nvml, write_state
+from tests.slurm_parity.peer.real_slurm import VERSIONS, RealSlurm
+from tests.support.waiting import WAIT_S, eventually_async
+
+from warpdeck.engines.slurm.gpus.samplers import KEEP_S
+from warpdeck.engines.slurm.jobs import SlurmJobs
+from warpdeck.protocol import requests as ask
+from warpdeck.protocol.node_rows import GpuRow
+
+GIB = 1 << 30
+PAUSE_S = 0.2
+pytestmark = [pytest.mark.slurm, pytest.mark.asyncio(loop_scope="module")]
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a stand-in NVML library, with its state file and a task prolog that makes programs in jobs find it."""
+    folder = tmp_path_factory.mktemp("nvml")
+    build_fake_nvml(folder)
+    write_state(folder / "state", gpus=4)
+    prolog = folder / "prolog"
+    prolog.write_text(
+        f'#!/bin/sh\necho "print a prolog printed this"\n'
+        f'echo "export LD_LIBRARY_PATH={folder}:$LD_LIBRARY_PATH"\necho "export FAKE_NVML_STATE={folder}/state"\n'
+    )
+    prolog.chmod(0o755)
+    return folder
+
+
+@pytest.fixture(scope="module", params=VERSIONS)
+def slurm(request: pytest.FixtureRequest, driver: Path) -> Iterator[RealSlurm]:
+    site = f"{SITE}TaskProlog={driver}/prolog\n"
+    with RealSlurm(site, nodes=(NODE,), gres=GRES, version=request.param) as made:
+        yield made
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def rig(slurm: RealSlurm) -> AsyncIterator[Rig]:
+    async for made in slurm_rig(slurm):
+        yield made
+
+
+async def sbatch(rig: Rig, slurm: RealSlurm, *options: str, script: str = "sleep 600") -> str:
+    """Submit a job with sbatch itself, and return its number when it runs."""
+    argv = ["sbatch", "--parsable", "--output=/dev/null", *options, f"--wrap={script}"]
+    job = (await asyncio.to_thread(slurm.ok, *argv)).strip()
+    await rig.until(job, lambda row: row.state == "RUNNING")
+    return job
+
+
+async def indexes(rig: Rig, job: str) -> list[int]:
+    return [gpu.index for gpu in (await rig.detail(job)).gpus]
+
+
+async def looked(rig: Rig, reached: Callable[[dict[int, GpuRow]], bool]) -> dict[int, GpuRow]:
+    """Look at the cluster until the GPUs of the node satisfy the condition, and return them by index."""
+    changes = rig.engine.jobs.changes(rig.user, ask.Subscribe(topics=("nodes",)))
+    rows: dict[int, GpuRow] = {}
+    async with asyncio.timeout(WAIT_S), contextlib.aclosing(changes):
+        async for build in changes:
+            for node in (await build()).nodes:
+                rows = {gpu.index: gpu for gpu in node.gpus}
+            if rows and reached(rows):
+                break
+    return rows
+
+
+async def until(condition: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(WAIT_S):
+        while not await condition():
+            await asyncio.sleep(PAUSE_S)
+
+
+async def test_each_gpu_shows_the_job_that_has_it(rig: Rig, slurm: RealSlurm) -> None:
+    pair = await sbatch(rig, slurm, "--gres=gpu:2", "-J", "pair")
+    single = await sbatch(
+        rig, slurm, "--gpus=1", "-J", "x\nJobId=99 JobName=y   Nodes=n1 CPU_IDs=0 Mem=1 GRES=gpu:1(IDX:3)"
+    )
+    found = await looked(rig, lambda gpus: [gpu.job for gpu in gpus.values()] == [pair, pair, single, ""])
+    # The GPU of the second job follows from those of the first one.
+    assert found[0].job_user == "root" and found[3].job_user == ""
+    assert await indexes(rig, pair) == [0, 1]
+    assert await indexes(rig, single) == [-1], "its own name hides its block"
+    await rig.cancel(pair, single)
+    await rig.reached(pair)
+    assert await indexes(rig, pair) == [0, 1], "the record of an ended job keeps its GPUs"
+
+
+async def test_the_gpus_of_a_job_are_measured_while_somebody_looks_at_it(
+    rig: Rig, slurm: RealSlurm, driver: Path
+) -> None:
+    first = await sbatch(rig, slurm, "--gres=gpu:1")
+    pid_file = rig.folder / "pid"
+    job = await sbatch(rig, slurm, "--gres=gpu:2", script=f"echo $$ > {pid_file}; sleep 600")
+    pid = int(await eventually_async(lambda: pid_of(pid_file)))
+    write_state(driver / "state", gpus=4, util=40, processes=[(1, pid, GIB)])
+
+    async def shows(util: int | None) -> bool:
+        return [gpu.util_pct for gpu in (await rig.detail(job)).gpus] == [util, util]
+
+    await until(lambda: shows(40))
+    detail = await rig.detail(job)
+    assert [(gpu.index, gpu.source, gpu.mem_used_bytes) for gpu in detail.gpus] == [
+        (1, "sampler", GIB),
+        (2, "sampler", 0),
+    ]
+    assert (
+        detail.row.gpu_util_pct == 40 and detail.row.gpu_mem_bytes == GIB and detail.gpus[0].mem_bytes > GIB
+    )
+    rows = await looked(rig, lambda gpus: gpus[1].job == job and gpus[1].util_pct == 40)
+    assert [(process.pid, process.job) for process in rows[1].processes] == [(pid, job)]
+    assert rows[1].temp_c is not None and rows[1].power_w is not None
+    assert rows[0].job == first and rows[0].util_pct is rows[3].util_pct is None
+    write_state(driver / "state", gpus=4, util=90)
+    await until(lambda: shows(90))
+    assert len(await steps(slurm, job)) == 1, "all looks at a job share one step"
+    assert isinstance(rig.engine.jobs, SlurmJobs)
+    rig.engine.jobs.samplers.keep_s = 0.5
+
+    async def has_ended() -> bool:
+        return not await steps(slurm, job)
+
+    try:
+        await until(has_ended)
+        [row] = (await rig.engine.jobs.rows(rig.user, ask.Jobs(ids=(job,))))[0:1]
+        assert not isinstance(row, dict) and row.gpu_util_pct is None
+    finally:
+        rig.engine.jobs.samplers.keep_s = KEEP_S
+    await rig.cancel(first, job)
+    await rig.reached(job)
+
+
+def pid_of(path: Path) -> str:
+    return path.read_text().strip() if path.exists() else ""
+
+
+async def steps(slurm: RealSlurm, job: str) -> list[str]:
+    """Return the steps of a job that srun started."""
+    words = ("squeue", "--steps", "--noheader", f"--jobs={job}", "--format=%i")
+    found = (await asyncio.to_thread(slurm.ok, *words)).split()
+    return [step for step in found if step.rpartition(".")[2].isdigit()]
