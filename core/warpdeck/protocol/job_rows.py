@@ -11,10 +11,7 @@ import msgspec
 
 from warpdeck.model.finished_jobs import end_text
 
-
-def gpu_name(node: str, index: int) -> str:
-    """Return the name of a GPU of a job, such as "n1:3", or "n1:?" if its index is unknown."""
-    return f"{node}:{index if index >= 0 else '?'}"
+from .usage_text import gpu_name
 
 
 class WhyRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,6 +13,11 @@ WORTH_TELLING_S = 1.0
 """Kernel CPU time below this is not shown, because times are shown in whole seconds."""
 
 
+def gpu_name(node: str, index: int) -> str:
+    """Return the name of a GPU of a job, such as "n1:3", or "n1:?" if its index is unknown."""
+    return f"{node}:{index if index >= 0 else '?'}"
+
+
 def used_in_words(
     *,
     cpu_seconds: float,

@@ -54,6 +54,7 @@ async def test_a_running_jobs_curve_comes_from_its_nodes(site: Served, raw: Raw)
         "gpu_idle_pct": 20.0,
         "gpu_mem_peak_bytes": 7,
         "energy_j": 3600.0,
+        "gpu_source": "agent",
     }
 
 

@@ -23,8 +23,7 @@ from warpdeck.cli.verb import (
 )
 from warpdeck.client.code import store_of, tree_now
 from warpdeck.notation.values.durations import format_duration
-from warpdeck.protocol.job_rows import gpu_name
-from warpdeck.protocol.usage_text import origin, used_in_words
+from warpdeck.protocol.usage_text import gpu_name, origin, used_in_words
 from warpdeck_agent.client.lines import write_all
 
 from .nodes import isolated
