@@ -4,7 +4,7 @@ A command causes one or more requests (RPCs), as `sdiag` of the real daemons cou
 together cause at most one request a minute; while somebody looks, at most six a minute, for all users of the gateway. A
 site may set other numbers. When slurmctld answers slowly, the intervals grow with the time that it takes.
 
-A quarter of the requests is kept back. It serves looks that are needed at once, because a user has changed a job, and the
+A sixth of the requests is kept back. It serves looks that are needed at once, because a user has changed a job, and the
 details of single jobs.
 """
 
@@ -34,6 +34,8 @@ class Source(StrEnum):
     NODES = "nodes"
     ALLOCATIONS = "allocations"
     """Which GPUs the jobs have. It is read while somebody looks and a job runs whose GPUs are unknown."""
+    USAGE = "usage"
+    """How busy the GPUs of a job of the user are. It is read while somebody looks, and where the site gathers it."""
 
 
 class Plan(NamedTuple):
@@ -47,9 +49,10 @@ PLANS = {
     Source.JOBS: Plan(rpcs=2, share=1 / 2),
     Source.NODES: Plan(rpcs=2, share=1 / 6),
     Source.ALLOCATIONS: Plan(rpcs=2, share=1 / 12),
+    Source.USAGE: Plan(rpcs=2, share=1 / 12),
 }
 """squeue asks for jobs and partitions, `scontrol show node` for nodes and partitions, and `scontrol --details show job`
-for jobs and nodes.
+for jobs and nodes. sstat asks for the federation and for the steps of one job.
 """
 ALWAYS = (Source.JOBS, Source.NODES)
 """The sources that are read even if nobody looks."""
