@@ -17,10 +17,17 @@ from tests.support.waiting import WAIT_S, eventually_async
 
 from warpdeck.engines.slurm.gpus.samplers import KEEP_S
 from warpdeck.engines.slurm.jobs import SlurmJobs
+from warpdeck.engines.slurm.site import SlurmSite
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol.node_rows import GpuRow
 
 GIB = 1 << 30
+GATHERED = "JobAcctGatherType=jobacct_gather/linux\nJobAcctGatherFrequency=task=1\n"
+GPU_PLUGIN = """\
+#!/bin/sh
+# Adds what Slurm's GPU plugin would gather, which needs a driver.
+{sstat} "$@" | sed 's,cpu=,gres/gpumem=2G\\,gres/gpuutil=60\\,cpu=,'
+"""
 PAUSE_S = 0.2
 pytestmark = [pytest.mark.slurm, pytest.mark.asyncio(loop_scope="module")]
 
@@ -42,7 +49,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module", params=VERSIONS)
 def slurm(request: pytest.FixtureRequest, driver: Path) -> Iterator[RealSlurm]:
-    site = f"{SITE}TaskProlog={driver}/prolog\n"
+    site = f"{SITE}{GATHERED}TaskProlog={driver}/prolog\n"
     with RealSlurm(site, nodes=(NODE,), gres=GRES, version=request.param) as made:
         yield made
 
@@ -129,6 +136,7 @@ async def test_the_gpus_of_a_job_are_measured_while_somebody_looks_at_it(
     assert len(await steps(slurm, job)) == 1, "all looks at a job share one step"
     assert isinstance(rig.engine.jobs, SlurmJobs)
     rig.engine.jobs.samplers.keep_s = 0.5
+    await rig.detail(job)
 
     async def has_ended() -> bool:
         return not await steps(slurm, job)
@@ -141,6 +149,27 @@ async def test_the_gpus_of_a_job_are_measured_while_somebody_looks_at_it(
         rig.engine.jobs.samplers.keep_s = KEEP_S
     await rig.cancel(first, job)
     await rig.reached(job)
+
+
+async def test_sstat_tells_how_busy_the_gpus_are_where_the_site_gathers_it(
+    rig: Rig, slurm: RealSlurm
+) -> None:
+    sstat = rig.folder.parent / "bin" / "sstat"
+    sstat.rename(sstat.with_name("real-sstat"))
+    sstat.write_text(GPU_PLUGIN.format(sstat=sstat.with_name("real-sstat")))
+    sstat.chmod(0o755)
+    assert isinstance(rig.engine.site, SlurmSite)
+    # slurmctld accepts this setting only with slurmdbd.
+    rig.engine.site.cluster.config["AccountingStorageTRES"] = "cpu,gres/gpu,gres/gpuutil"
+    job = await sbatch(rig, slurm, "--gres=gpu:2")
+    await rig.until(job, lambda row: row.gpu_util_pct == 30)
+    detail = await rig.detail(job)
+    assert [(gpu.util_pct, gpu.mem_used_bytes, gpu.source) for gpu in detail.gpus] == [(30, GIB, "sstat")] * 2
+    assert rig.engine.site.about().problem == ""
+    await rig.cancel(job)
+    await rig.reached(job)
+    rows = await looked(rig, lambda gpus: not any(gpu.job for gpu in gpus.values()))
+    assert {gpu.util_pct for gpu in rows.values()} == {None}
 
 
 def pid_of(path: Path) -> str:

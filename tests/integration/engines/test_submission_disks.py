@@ -17,6 +17,7 @@ from tests.support.home import temporary_home
 
 from warpdeck.base.errors import UserError
 from warpdeck.engines.slurm.submitting.upkeep import Upkeep
+from warpdeck.model import JobId
 
 
 @pytest.fixture
@@ -76,7 +77,7 @@ async def test_a_job_that_cannot_be_recorded_is_answered_with_a_note_and_recorde
             assert submissions.unsettled == set()
             job = (await submissions.submit(ME, message)).job_id
             assert job == first.job_id and site.jobs() == [name]
-            assert await made.cluster.store.job(job) is not None
+            assert await made.cluster.store.job(JobId(job)) is not None
     site.slurm.ok("scancel", "--user=root")
 
 

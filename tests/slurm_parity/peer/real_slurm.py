@@ -80,6 +80,7 @@ COMMANDS = (
     "sdiag",
     "sprio",
     "sshare",
+    "sstat",
 )
 
 

@@ -22,13 +22,15 @@ from warpdeck.store import SqliteStore
 
 from .accounting import SlurmAccounting
 from .cluster.cluster import Cluster
+from .cluster.job_changes import JobChanges
 from .cluster.kept_answers import KeptAnswers
 from .cluster.poller import Poller
-from .cluster.polling import Allowance
+from .cluster.polling import Allowance, Source
 from .cluster.quick_looks import SlurmWaits
 from .commands import SlurmCommands
 from .forecasts.forecasts import SlurmForecasts
 from .forecasts.starts import ExpectedStarts
+from .gpus.gathered import Gathered
 from .gpus.readings import GpuReadings
 from .gpus.samplers import Samplers
 from .history.accounting import INTERVAL_S, Accounting
@@ -61,6 +63,7 @@ class Gateway:
 
     cluster: Cluster
     poller: Poller
+    gpu_readings: GpuReadings
     commands: SlurmCommands
     allowance: Allowance
     settings: SlurmSettings
@@ -143,12 +146,20 @@ async def gateway(
             user=pwd.getpwuid(cluster.uid).pw_name,
             interval_s=max(2.0, min(INTERVAL_S, 360 / settings.requests_per_minute)),
         )
-        poller.after_queue = accounting.after_queue
+        gpu_readings = GpuReadings(cluster)
+        poller.on_demand[Source.USAGE] = Gathered(cluster=cluster, commands=commands, readings=gpu_readings)
+
+        async def after_queue(changes: JobChanges) -> None:
+            await accounting.after_queue(changes)
+            gpu_readings.forget_ended(changes)
+
+        poller.after_queue = after_queue
         async with poller.running(), accounting.running():
             await poller.first_look()
             yield Gateway(
                 cluster=cluster,
                 poller=poller,
+                gpu_readings=gpu_readings,
                 commands=commands,
                 allowance=allowance,
                 settings=settings,
@@ -246,7 +257,7 @@ def _samplers(made: Gateway, programs: Programs) -> Samplers:
         allocations=made.poller.allocations,
         programs=programs,
         version=made.site.version,
-        readings=GpuReadings(made.cluster),
+        readings=made.gpu_readings,
     )
 
 

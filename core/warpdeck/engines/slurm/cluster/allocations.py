@@ -33,7 +33,7 @@ class Allocations:
         self._claims: Claims = NO_CLAIMS
         """The last answer. The nodes may report a GPU as in use only at their next reading."""
 
-    def are_incomplete(self) -> bool:
+    def is_needed(self) -> bool:
         """Return whether a job runs of which only the number of GPUs is known."""
         jobs = self._cluster.state.jobs
         return any(has_unknown_gpus(jobs[job_id]) for job_id in self._cluster.state.index.active)

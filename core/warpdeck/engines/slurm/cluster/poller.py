@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
+from typing import Protocol
 
 from warpdeck.base.errors import UserError
 from warpdeck.engines.slurm.commands import Record, SlurmCommands
@@ -62,6 +63,14 @@ AfterQueue = Callable[[JobChanges], Awaitable[None]]
 """Is called with the changes of each queue, after they were applied. It ends the jobs that vanished."""
 
 
+class OnDemand(Protocol):
+    """A source that is read only while somebody looks and it is needed."""
+
+    def is_needed(self) -> bool: ...
+
+    async def read(self) -> None: ...
+
+
 class Poller:
     """The task that reads Slurm. `monotonic` returns seconds of a clock that never jumps."""
 
@@ -99,8 +108,11 @@ class Poller:
         self._read = {
             Source.JOBS: self._read_jobs,
             Source.NODES: self._read_nodes,
-            Source.ALLOCATIONS: self.allocations.read,
         }
+        self.on_demand: dict[Source, OnDemand] = {Source.ALLOCATIONS: self.allocations}
+        """Sources that are read only while somebody looks."""
+        self._needed: Sequence[Source] = ALWAYS
+        """The sources that are read at present."""
         self._seldom: dict[tuple[str, ...], tuple[str, float]] = {}
         """Output of commands that are run seldom, and when."""
         self.after_queue: AfterQueue | None = None
@@ -115,7 +127,7 @@ class Poller:
     def rate(self) -> float:
         """The number of requests in a minute at the present intervals."""
         allowed = self._allowance.allowed(looking=self.looking)
-        return rpcs_a_minute(self._asked, read=self._sources(), allowed=allowed)
+        return rpcs_a_minute(self._asked, read=self._needed, allowed=allowed)
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -267,13 +279,9 @@ class Poller:
             held_back = max(0.0, last.started + retry - now) if last and failures else 0.0
             return max(wanted, held_back)
 
-        return min(((each, wait(each)) for each in self._sources()), key=lambda pair: pair[1])
-
-    def _sources(self) -> Sequence[Source]:
-        """Return the sources that are needed now."""
-        if self.looking and self.allocations.are_incomplete():
-            return (*ALWAYS, Source.ALLOCATIONS)
-        return ALWAYS
+        found = self.on_demand.items() if looking else ()
+        self._needed = (*ALWAYS, *(source for source, demand in found if demand.is_needed()))
+        return min(((each, wait(each)) for each in self._needed), key=lambda pair: pair[1])
 
     async def _ask_safely(self, source: Source) -> None:
         """Read a source. An error is kept for the users, who see how old the picture is."""
@@ -306,7 +314,7 @@ class Poller:
         self._urgent.discard(source)
         self._after_action.discard(source)
         try:
-            await self._read[source]()
+            await (self._read.get(source) or self.on_demand[source].read)()
         finally:
             self._asked[source] = Asked(started=started, took_s=self._monotonic() - started)
 

@@ -4,7 +4,7 @@ A command causes one or more requests (RPCs), as `sdiag` of the real daemons cou
 together cause at most one request a minute; while somebody looks, at most six a minute, for all users of the gateway. A
 site may set other numbers. When slurmctld answers slowly, the intervals grow with the time that it takes.
 
-A quarter of the requests is kept back. It serves the details of single jobs, and users who look once.
+A sixth of the requests is kept back. It serves the details of single jobs, and users who look once.
 
 Requests that carry out a user's action, for example those of `sbatch`, come in addition, and so does a look at the queue
 after the action. A user who works with many jobs would otherwise see an older picture than one who does nothing.
@@ -40,6 +40,8 @@ class Source(StrEnum):
     NODES = "nodes"
     ALLOCATIONS = "allocations"
     """Which GPUs the jobs have. It is read while somebody looks and a job runs whose GPUs are unknown."""
+    USAGE = "usage"
+    """How busy the GPUs of a job of the user are. It is read while somebody looks, and where the site gathers it."""
 
 
 class Plan(NamedTuple):
@@ -53,9 +55,10 @@ PLANS = {
     Source.JOBS: Plan(rpcs=2, share=1 / 2),
     Source.NODES: Plan(rpcs=2, share=1 / 6),
     Source.ALLOCATIONS: Plan(rpcs=2, share=1 / 12),
+    Source.USAGE: Plan(rpcs=2, share=1 / 12),
 }
 """squeue asks for jobs and partitions, `scontrol show node` for nodes and partitions, and `scontrol --details show job`
-for jobs and nodes.
+for jobs and nodes. sstat asks for the federation and for the steps of one job.
 """
 ALWAYS = (Source.JOBS, Source.NODES)
 """The sources that are read even if nobody looks."""

@@ -8,10 +8,12 @@ import msgspec
 
 from warpdeck.controller.state.measurements import to_gpu_reading
 from warpdeck.engines.slurm.cluster.cluster import Cluster
+from warpdeck.engines.slurm.cluster.job_changes import JobChanges
 from warpdeck.model import GpuReading, JobId, NodeName, NodeReading
 from warpdeck_agent.wire import messages as wire
 
 SAMPLER = "sampler"
+SSTAT = "sstat"
 
 
 class GpuReadings:
@@ -29,8 +31,15 @@ class GpuReadings:
         self._publish(node)
         self._cluster.hub.touch(jobs=[job_id], nodes=[node])
 
-    def has(self, job_id: JobId) -> bool:
-        return any(job_id in found for found in self._found.values())
+    def is_sampled(self, job_id: JobId) -> bool:
+        """Return whether a step in the job measures its GPUs."""
+        found = (readings.get(job_id) for readings in self._found.values())
+        return any(gpu.source == SAMPLER for reading in found if reading for gpu in reading.gpus)
+
+    def forget_ended(self, changes: JobChanges) -> None:
+        """Forget the readings of jobs that have ended."""
+        for job_id in (*(job.id for job in changes.jobs if job.is_finished), *changes.vanished):
+            self.drop(job_id)
 
     def drop(self, job_id: JobId) -> None:
         """Forget the readings of a job, because nobody measures it any more."""

@@ -120,7 +120,7 @@ class Samplers:
             await self._sample(job_id)
         except UserError as error:
             # A step that has worked ends with its job.
-            level = logging.INFO if self.readings.has(job_id) else logging.WARNING
+            level = logging.INFO if self.readings.is_sampled(job_id) else logging.WARNING
             log.log(level, "cannot measure the GPUs of job %s: %s", job_id, error)
         except Exception:
             log.exception("a bug stopped the measurement of the GPUs of job %s", job_id)
