@@ -26,6 +26,7 @@ APPS = (1, 10, 50)
 WARPDECK = (sys.executable, "-m", "warpdeck.cli.main")
 MINUTE_S = 60.0
 JOBS = 50_000
+SCREEN_ROWS = 50
 MANY = SITE.replace("JobCompType", f"MaxJobCount={4 * JOBS}\nJobCompType")
 
 
@@ -34,6 +35,7 @@ def rpcs_line(apps: int) -> Line:
 
 
 FIRST_SCREEN = Line(f"first screen after squeue's answer, {JOBS:,} jobs", "s", budget=2)
+ALL_ROWS = Line(f"all rows after squeue's answer, {JOBS:,} jobs", "s")
 MEMORY = Line(f"memory of the gateway, {JOBS:,} jobs", "MB", budget=200)
 SQUEUE = Line(f"squeue alone, {JOBS:,} jobs", "s")
 
@@ -100,29 +102,31 @@ async def _follow(client: AsyncioClient) -> None:
 
 
 def _measure_many(table: Table, slurm: RealSlurm) -> None:
+    """Measure a gateway that is started for this queue. Its own start counts."""
     begun = time.perf_counter()
     slurm.ok("squeue", "--noheader", "--all", "--states=all")
     alone_s = time.perf_counter() - begun
     begun = time.perf_counter()
     with _gateway(slurm) as paths:
-        rows = asyncio.run(_rows(paths))
-        screen_s = time.perf_counter() - begun
-        assert rows == JOBS, rows
+        screen_at, all_at = asyncio.run(_rows(paths))
         pid = int(Path(paths.lock).read_text().split()[0])
         peak = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if "VmHWM" in line)
     table.add(SQUEUE, Measured([alone_s]))
-    table.add(FIRST_SCREEN, Measured([screen_s - alone_s]))
+    table.add(FIRST_SCREEN, Measured([screen_at - begun - alone_s]))
+    table.add(ALL_ROWS, Measured([all_at - begun - alone_s]))
     table.add(MEMORY, Measured([int(peak.split()[1]) / 1024]))
 
 
-async def _rows(paths: Paths) -> int:
-    """Return the number of rows of the first complete picture."""
-    client, found = await AsyncioClient.connect(paths), 0
+async def _rows(paths: Paths) -> tuple[float, float]:
+    """Return the times at which a screen full of rows, and all rows, have arrived."""
+    client, found, screen_at = await AsyncioClient.connect(paths), set[int](), 0.0
     try:
         async for delta in client.subscribe():
-            found += len(delta.jobs)
-            if found >= JOBS:
+            found.update(row.id for row in delta.jobs)
+            if len(found) >= SCREEN_ROWS and not screen_at:
+                screen_at = time.perf_counter()
+            if len(found) >= JOBS:
                 break
+        return screen_at, time.perf_counter()
     finally:
         await client.close()
-    return found

@@ -5,11 +5,12 @@ It imports only the standard library, because the command line starts often.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 
 from warpdeck.base.errors import UserError
-from warpdeck.base.paths import Paths
+from warpdeck.base.paths import SLURM, Paths
 
 from .wire_connection import AGAIN_EVERY_S, AGAIN_S, GONE
 
@@ -21,6 +22,14 @@ if TYPE_CHECKING:
 
 TOLD_AFTER_S = 1.0
 """Seconds of waiting before the user is told that the client waits for the controller."""
+
+
+def was_killed(paths: Paths) -> bool:
+    """Return whether the gateway of a home was killed, so that its clients may start it again.
+
+    A gateway that was stopped removes its socket. A controller is started again by its administrator or by systemd.
+    """
+    return paths.engine == SLURM and os.path.exists(paths.socket)
 
 
 class Starter:

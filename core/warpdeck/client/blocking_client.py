@@ -24,7 +24,7 @@ from warpdeck_agent.wire.frames import (
     json_frame,
 )
 
-from .away import Starter, wait_until_back
+from .away import Starter, wait_until_back, was_killed
 from .wire_connection import AGAIN_S as AGAIN_S
 from .wire_connection import ANSWER_S as ANSWER_S
 from .wire_connection import ENDED as ENDED
@@ -198,7 +198,9 @@ class SyncClient:
         """
         self._link.close()
         patience_s = until - time.monotonic()
-        fresh = wait_until_back(lambda: SyncClient._connected(paths), self._say, patience_s=patience_s)
+        fresh = wait_until_back(
+            lambda: SyncClient.connect(paths, start=was_killed(paths)), self._say, patience_s=patience_s
+        )
         fresh._wire.replaces(self._wire)
         self._link, self._wire, self._aside = fresh._link, fresh._wire, fresh._aside
         self._passed_on.clear()

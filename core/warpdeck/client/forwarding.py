@@ -18,7 +18,7 @@ from collections.abc import Callable
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import Paths
 
-from .away import wait_until_back
+from .away import wait_until_back, was_killed
 from .blocking_client import GONE, SyncClient
 from .tunnel import Relay, TunnelRefused, open_tunnel
 
@@ -119,7 +119,7 @@ class Forwarding:
 
     def _registered(self) -> SyncClient:
         """Connect to the controller and register the forward again. Raises UserError."""
-        client = SyncClient.connect(self._paths, start=False)
+        client = SyncClient.connect(self._paths, start=was_killed(self._paths))
         try:
             self.register(client)
         except BaseException:

@@ -15,6 +15,7 @@ from warpdeck.base.paths import default_paths
 from warpdeck.notation.options.getopt import split_command
 from warpdeck_agent.client.process import with_process
 
+from .away import was_killed
 from .blocking_client import STEPS, SyncClient
 from .submission import draft_command, submit
 from .terminal import RelayEnd, relay, window_size
@@ -82,7 +83,7 @@ def join(client: SyncClient, job: str, *, watch: bool = False) -> int:
             stdin_fd=sys.stdin.fileno(),
             stdout_fd=sys.stdout.fileno(),
             watch=watch,
-            again=lambda: SyncClient.connect(default_paths(), start=False),
+            again=lambda: SyncClient.connect(default_paths(), start=was_killed(default_paths())),
             progress=print_note,
         )
     except KeyboardInterrupt:

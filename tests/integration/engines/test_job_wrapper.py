@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import subprocess
+import sys
 import tarfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from warpdeck.engines.slurm.submitting.job_folder import JobFolder
 from warpdeck.engines.slurm.submitting.wrapper import code_text, run_text, start_text
-from warpdeck.model import Request, Snapshot
+from warpdeck.model import JobId, Request, Snapshot
 
 PATH = {"PATH": "/usr/bin:/bin"}
 SHELLS_OWN = {"PWD", "OLDPWD", "SHLVL", "_"}
@@ -47,6 +49,26 @@ class Folder:
             timeout=60,
             check=False,
         )
+
+
+def test_a_file_tells_that_a_job_runs_and_that_it_has_ended(tmp_path: Path) -> None:
+    look = (
+        "from warpdeck.engines.slurm.submitting.job_folder import JobFolder\n"
+        f"print(JobFolder({str(tmp_path / 'job')!r}).is_running(12))"
+    )
+    folder = Folder(tmp_path / "job", [sys.executable, "-c", look], {"PYTHONPATH": os.pathsep.join(sys.path)})
+    assert folder.run(12).stdout == "True\n"
+    found = JobFolder(str(folder.path))
+    assert found.started() == [12] and not found.is_running(JobId(12))
+    found.ended(JobId(12))
+    assert found.started() == [] and found.is_running(JobId(12))
+
+
+def test_a_job_runs_in_a_folder_without_space_for_its_file(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "job", ["echo", "ran"])
+    (folder.path / "running-12").mkdir()
+    done = folder.run(12)
+    assert (done.stdout, done.stderr, done.returncode) == ("ran\n", "", 0)
 
 
 def test_a_second_job_of_a_submission_ends_at_once(tmp_path: Path) -> None:

@@ -14,9 +14,10 @@ import pytest_asyncio
 from tests.integration.engines.contract import Rig, labels
 from tests.integration.engines.slurm_rig import OFTEN, commands_of, slurm_rig, small_slurm
 from tests.slurm_parity.peer.real_slurm import RealSlurm
-from tests.support.waiting import eventually_async
+from tests.support.waiting import WAIT_S, eventually_async
 
 from warpdeck.base.paths import Paths
+from warpdeck.engines.slurm.commands import COMMAND_S
 from warpdeck.engines.slurm.engine import slurm_engine
 from warpdeck.engines.slurm.settings import SlurmSettings
 from warpdeck.model import Request
@@ -28,6 +29,8 @@ from warpdeck.protocol.job_rows import JobRow
 pytestmark = pytest.mark.slurm
 
 
+OUTAGE_S = 2 * COMMAND_S + WAIT_S
+"""squeue itself tries again for up to a minute, or is ended after `COMMAND_S`. A second one may be running."""
 MUNGE_FILES = {
     "socket": "munge.sock",
     "key-file": "munge/key",
@@ -74,7 +77,9 @@ class TestOutages:
             about = rig.engine.site.about()
             return about.problem if (about.read_at or 0) > begun else "the queue is old"
 
-        await eventually_async(lambda: not state() or None, what=f"the queue is read again: {state()}")
+        await eventually_async(
+            lambda: not state(), timeout_s=OUTAGE_S, what=lambda: f"the queue is read again: {state()}"
+        )
 
     async def test_a_killed_slurmctld_is_told_and_the_last_picture_stays(
         self, slurm: RealSlurm, rig: Rig
@@ -83,7 +88,9 @@ class TestOutages:
         await eventually_async(lambda: rig.engine.site.summary().jobs.get("PENDING") == 1)
         before = await self.labels(rig)
         signal(slurm, "slurmctld", "KILL")
-        await eventually_async(lambda: rig.engine.site.about().problem != "", what="the problem is told")
+        await eventually_async(
+            lambda: rig.engine.site.about().problem != "", timeout_s=OUTAGE_S, what="the problem is told"
+        )
         assert "slurmctld" in rig.engine.site.about().problem
         assert await self.labels(rig) == before, "the picture stays"
         begun = time.time()
@@ -108,9 +115,8 @@ class TestOutages:
     async def test_a_killed_munge_is_told(self, slurm: RealSlurm, rig: Rig) -> None:
         signal(slurm, "munged", "KILL")
         site = rig.engine.site
-        # squeue itself tries again for 49 seconds.
         await eventually_async(
-            lambda: "munge" in site.about().problem, timeout_s=150, what="the problem is told"
+            lambda: "munge" in site.about().problem, timeout_s=OUTAGE_S, what="the problem is told"
         )
         begun, folder = time.time(), slurm.folder
         options = [f"--{name}={folder}/{path}" for name, path in MUNGE_FILES.items()]
@@ -121,7 +127,7 @@ class TestOutages:
     async def test_a_subscriber_is_told_the_problem_and_its_end(self, slurm: RealSlurm, rig: Rig) -> None:
         changes = rig.engine.jobs.changes(rig.user, ask.Subscribe())
         killed = ended = False
-        async with asyncio.timeout(120), aclosing(changes):
+        async with asyncio.timeout(2 * OUTAGE_S), aclosing(changes):
             async for build in changes:
                 delta = await build()
                 if delta.ready:

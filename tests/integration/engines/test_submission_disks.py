@@ -15,7 +15,8 @@ from tests.integration.engines.killed_gateways import submission
 from tests.integration.engines.slurm_rig import small_slurm
 from tests.support.home import temporary_home
 
-from warpdeck.base.errors import StoreError, UserError
+from warpdeck.base.errors import UserError
+from warpdeck.engines.slurm.submitting.upkeep import Upkeep
 
 
 @pytest.fixture
@@ -55,7 +56,9 @@ async def test_an_answer_that_finds_no_space_is_read_from_the_queue(site: CrashS
 
 
 @pytest.mark.slurm
-async def test_a_full_disk_of_the_record_loses_no_nonce(site: CrashSite) -> None:
+async def test_a_job_that_cannot_be_recorded_is_answered_with_a_note_and_recorded_later(
+    site: CrashSite,
+) -> None:
     with mounted(site.home.path, kib=1024):
         fill = site.home.path / "fill"
         async with site.gateway() as (made, submissions):
@@ -63,12 +66,16 @@ async def test_a_full_disk_of_the_record_loses_no_nonce(site: CrashSite) -> None
                 while True:
                     file.write(bytes(1024))
             name = "unrecorded" * 20
-            with pytest.raises(StoreError):
-                await submit(submissions, site, name)
-            assert site.jobs() == [name]
+            message = submission(site.folder, name, "full")
+            first = await submissions.submit(ME, message)
+            assert "cannot record it now" in first.notes[0] and "full" in first.notes[0]
+            assert site.jobs() == [name] and len(submissions.unsettled) == 1
+            assert (await submissions.submit(ME, message)).job_id == first.job_id
             fill.unlink()
-            job = await submit(submissions, site, name)
-            assert site.jobs() == [name]
+            await Upkeep(submissions).settle_all()
+            assert submissions.unsettled == set()
+            job = (await submissions.submit(ME, message)).job_id
+            assert job == first.job_id and site.jobs() == [name]
             assert await made.cluster.store.job(job) is not None
     site.slurm.ok("scancel", "--user=root")
 

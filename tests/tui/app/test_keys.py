@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.tui.app.app_pilot import AppPilot, run_app
+from textual import events
 from textual.binding import Binding
 from textual.keys import _character_to_key
 from textual.screen import Screen
@@ -99,9 +100,13 @@ async def test_an_unbound_key_does_nothing(folder: Path, name: str) -> None:
     async with run_app(folder) as ui:
         screen = await open_screen(ui, name)
         meant = {key for _, bound in screen._modal_binding_chain for key, _ in bound}
-        names = {_character_to_key(char) for char in string.printable if char.isprintable()}
+        characters = {_character_to_key(char): char for char in string.printable if char.isprintable()}
         before = ui.app.screen_stack
-        await ui.press(*sorted(names - meant))
+        for key in sorted(characters.keys() - meant):
+            ui.app.post_message(events.Key(key, characters[key]))
+        await ui.settle()  # now the app has all keys, and it handles one after the other
+        await ui.until(lambda: ui.app.keyboard.is_idle, "all keys are handled")
+        await ui.settle()
         assert ui.app.screen_stack == before
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from warpdeck.engines.slurm.cluster.polling import (
+    ACTION_S,
     ALWAYS,
     MAX_INTERVAL_S,
     MINUTE_S,
@@ -12,6 +13,7 @@ from warpdeck.engines.slurm.cluster.polling import (
     Allowance,
     Asked,
     Source,
+    due_after_action_s,
     due_in_s,
     interval_s,
     rpcs_a_minute,
@@ -87,3 +89,19 @@ def test_a_request_waits_until_it_fits_into_the_minute() -> None:
     assert allowance.wait_s(2, looking=True, now=40.0) == pytest.approx(20.0)
     assert allowance.wait_s(6, looking=True, now=40.0) == pytest.approx(50.0)
     assert allowance.wait_s(2, looking=True, now=61.0) == 0.0
+
+
+def test_a_user_with_many_actions_sees_no_older_queue_than_one_who_does_nothing() -> None:
+    allowance = Allowance(SETTINGS)
+    for second in range(60):
+        allowance.count_action(2, float(second))
+    assert allowance.wait_s(2, looking=True, now=60.0, is_usual=True) == 0.0
+    assert allowance.wait_s(2, looking=True, now=60.0) > 0.0
+
+
+def test_the_queue_is_read_a_few_seconds_after_an_action_and_seldom_if_slurm_is_slow() -> None:
+    assert due_after_action_s(None, now=0.0) == 0.0
+    quick, slow = Asked(started=0.0, took_s=0.1), Asked(started=0.0, took_s=2.0)
+    assert due_after_action_s(quick, now=1.0) == pytest.approx(ACTION_S - 1.0)
+    assert due_after_action_s(quick, now=ACTION_S) == 0.0
+    assert due_after_action_s(slow, now=10.0) == pytest.approx(30.0)

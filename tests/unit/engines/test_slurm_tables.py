@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from warpdeck.controller.presenters.job_columns import job_row
 from warpdeck.controller.state.state import State
 from warpdeck.engines.slurm.cluster.job_changes import JobChanges, compare
 from warpdeck.engines.slurm.reading import reasons, values
-from warpdeck.engines.slurm.reading.job_table import COLUMNS, read_jobs
+from warpdeck.engines.slurm.reading.job_table import COLUMNS, read_job, read_jobs
 from warpdeck.engines.slurm.reading.marked_table import Column, MalformedTable, format_argument, read_table
 from warpdeck.engines.slurm.reading.node_table import read_nodes
 from warpdeck.engines.slurm.reading.partition_table import read_partitions
 from warpdeck.engines.slurm.versions import Feature, Version, has, read_version
-from warpdeck.model import count_tasks
+from warpdeck.model import Job, Request, count_tasks
 from warpdeck.protocol.job_rows import JobRow
 
 DATA = Path(__file__).parents[2] / "data" / "slurm"
@@ -218,3 +219,27 @@ def test_versions_are_compared_and_old_ones_refused() -> None:
         read_version("slurm 19.05.8")
     with pytest.raises(Exception, match="cannot read the version"):
         read_version("bash: sinfo: command not found")
+
+
+@pytest.mark.parametrize("state", ["PENDING", "RUNNING", "FAILED"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        "4294967294",
+        "-1",
+        "9" * 40,
+        "x" * 1000,
+        "1-2147483648",
+        "9" * 9,
+        "gres/gpu=18446744073709551614,mem=18446744073709551614M",
+        "N/A",
+    ],
+)
+def test_a_job_with_any_value_can_be_recorded_and_read_again(value: str, state: str) -> None:
+    """squeue shows requests that Slurm has refused, too. NO_VAL is 4294967294."""
+    usual = dict.fromkeys((column.name for column in COLUMNS), "")
+    usual |= {"id": "7", "state": state, "node_list": "n1", "nodes": "1", "tasks": "1", "tres": "cpu=1"}
+    for column in COLUMNS:
+        job = read_job(usual | {column.name: value[: column.width_bytes]}).job
+        assert msgspec.json.decode(msgspec.json.encode(job.request), type=Request) == job.request, column
+        assert msgspec.json.decode(msgspec.json.encode(job), type=Job).id == job.id, column

@@ -110,13 +110,14 @@ def _print_node(row: dict[str, Any], args: Namespace) -> None:
 
         measured = past_nodes.measured(row)
     used = format_memory(row["mem_used_bytes"]) or "?"
+    no_driver = "no NVIDIA driver" if row["target"] else ""  # Slurm does not tell the driver.
     for name, value in (
-        ("node", f"{row['name']} ({row['target']}, {row['hostname']})"),
+        ("node", f"{row['name']} ({', '.join(filter(None, (row['target'], row['hostname'])))})"),
         ("state", row["state"] + (f": {row['reason']}" if row["reason"] else "")),
         ("CPUs", f"{row['cpus_used']} of {row['cpus']} allocated"),
         ("memory", f"{used} of {format_memory(row['mem_bytes'])} in use"),
         ("kernel", row["kernel"]),
-        ("driver", "; ".join(filter(None, (row["driver"], row["gpu_error"]))) or "no NVIDIA driver"),
+        ("driver", "; ".join(filter(None, (row["driver"], row["gpu_error"]))) or no_driver),
         ("containment", row["containment"]),
         *(("", f"{each['name']}: {each['strength']} ({each['how']})") for each in row["facilities"]),
         ("health", "; ".join(_failed_check(check) for check in row["health"])),
@@ -146,8 +147,10 @@ def _gpu_line(gpu: dict[str, Any]) -> str:
     def known(value: Any, unit: str) -> str:
         return "?" if value is None else f"{value:.0f}{unit}"
 
-    mem = f"{format_memory(gpu['mem_used_bytes']) or '?'}/{format_memory(gpu['mem_bytes'])}"
-    words = f"{gpu['name']}  {known(gpu['util_pct'], '%')}  {mem}  {known(gpu['power_w'], ' W')}  {known(gpu['temp_c'], ' C')}"
+    words: str = gpu["name"]
+    if gpu["mem_bytes"] or gpu["util_pct"] is not None:
+        mem = f"{format_memory(gpu['mem_used_bytes']) or '?'}/{format_memory(gpu['mem_bytes'])}"
+        words += f"  {known(gpu['util_pct'], '%')}  {mem}  {known(gpu['power_w'], ' W')}  {known(gpu['temp_c'], ' C')}"
     owner = f"  job {gpu['job']} ({gpu['job_user']})" if gpu["job"] else ""
     if gpu["sharers"]:
         parts = ", ".join(f"job {each['job']} ({each['share_pct']} %)" for each in gpu["sharers"])

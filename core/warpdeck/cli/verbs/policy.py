@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from warpdeck.base.output import format_count, print_note, print_table
-from warpdeck.base.paths import default_paths
+from warpdeck.base.paths import SLURM, default_paths
 from warpdeck.cli.shared.row_tables import print_rows
 from warpdeck.cli.verb import JSON, NO_HEADER, PENDING_JOBS, Argument, Verb, request
 from warpdeck.notation.values.durations import format_duration
@@ -133,7 +133,10 @@ def _limit(name: str, value: dict[str, int] | int) -> str:
 
 def settings_hint(what: str) -> str:
     """Return a hint where to change a setting."""
-    return f"To change this, edit {what} in {default_paths().config}, then run `warpdeck config reload`"
+    paths = default_paths()
+    if paths.engine == SLURM:
+        return "Slurm's administrators define them with Slurm's own commands"
+    return f"To change this, edit {what} in {paths.config}, then run `warpdeck config reload`"
 
 
 SHARE_COLUMNS: Columns = {

@@ -16,6 +16,7 @@ from warpdeck.cli.shared.forecast import print_forecast
 from warpdeck.cli.shared.progress import progress
 from warpdeck.cli.slurm_verb import SlurmVerb
 from warpdeck.cli.verb import ANY_JOBS, JOB, JSON, Argument, Verb, connected
+from warpdeck.client.away import was_killed
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.client.job_end import wait_for_end
 from warpdeck.client.submission import (
@@ -75,7 +76,7 @@ def _submit(args: SimpleNamespace) -> int:
         ends = wait_for_end(
             client,
             done.job_id,
-            again=lambda: SyncClient.connect(paths, start=False),
+            again=lambda: SyncClient.connect(paths, start=was_killed(paths)),
             note=lambda line: print_note(f"warpdeck: {line}"),
         )
         return max(128 + end.signal if end.signal else end.code for end in ends)

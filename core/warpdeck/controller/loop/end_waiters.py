@@ -73,6 +73,10 @@ class EndWaiters:
         """Number of submissions that have at least one waiter."""
         return len(self._waiters)
 
+    def numbers(self) -> set[JobId]:
+        """Return the submissions that have at least one waiter."""
+        return set(self._waiters)
+
     def touch(self, jobs: Iterable[JobId]) -> None:
         """Record that these jobs have changed or may have changed.
 

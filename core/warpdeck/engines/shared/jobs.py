@@ -16,7 +16,7 @@ from warpdeck.controller.state.state import State
 from warpdeck.model import Job, JobId, NodeName
 from warpdeck.ports.caller import Caller, Principal
 from warpdeck.ports.engine import DeltaPage
-from warpdeck.ports.ports import Store
+from warpdeck.ports.ports import JournalEntry, Store
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol.job_rows import JobDetail, JobRow, JobVariables, LiveStep
 from warpdeck.protocol.site_rows import ForecastRow
@@ -64,9 +64,20 @@ class StateJobs:
         job = await self.lookup.visible(caller.who, message.job)
         journal = await self.store.journal(job.id)
         if job.id != job.array_job_id:
-            journal = [*await self.store.journal(job.array_job_id), *journal][-MAX_EVENTS:]
+            journal = [*await self._array_journal(job.array_job_id), *journal][-MAX_EVENTS:]
         detail = job_detail(self.state, job, journal)
         return msgspec.structs.replace(detail, steps=step_rows(job, await self.store.steps(job.id)))
+
+    async def _array_journal(self, array_job_id: JobId) -> list[JournalEntry]:
+        """Return the lines of all tasks of an array.
+
+        Slurm gives the id of the array to the task that starts last. Its later lines are its own.
+        """
+        lines = await self.store.journal(array_job_id)
+        last = self.state.jobs.get(array_job_id) or await self.store.job(array_job_id)
+        if last is None or last.array_task_id is None or last.start_at_unix is None:
+            return lines
+        return [*lines[:1], *(line for line in lines[1:] if line.at_unix < last.start_at_unix)]
 
     async def environment(self, caller: Caller, message: ask.JobEnvironment) -> JobVariables:
         return variables_of(await self.lookup.find(message.job), who=caller.who)

@@ -43,10 +43,11 @@ _SITE = frozenset({"SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT"})
 """Variables with which the commands find Slurm."""
 
 ADVICE = (
+    # The first, because a refused connection to munge's socket is also "Connection refused".
+    ("munge", "munge does not run on this machine; ask an administrator to start it"),
     ("Unable to contact slurm controller", "slurmctld is down or unreachable; warpdeck asks again by itself"),
     ("Socket timed out", "slurmctld is overloaded or slow; warpdeck asks again by itself"),
     ("Connection refused", "slurmctld is not running on its host; warpdeck asks again by itself"),
-    ("munge", "munge does not run on this machine; ask an administrator to start it"),
     (
         "Protocol authentication error",
         "munge does not run on this machine or on slurmctld's; ask an administrator",

@@ -51,6 +51,7 @@ from .site import SlurmSite
 from .submitting.job_folder import JobFolders
 from .submitting.opening import open_submissions, shared_folder
 from .submitting.recorded_code import RecordedCode
+from .submitting.running_files import RunningFiles
 from .submitting.submissions import SlurmSubmissions
 from .submitting.upkeep import Upkeep
 from .versions import read_version
@@ -97,12 +98,14 @@ async def slurm_engine(
             made.site.version,
             programs,
         )
+        files = RunningFiles(cluster=made.cluster, poller=made.poller)
         links = _links(made, programs)
         steps, upkeep, samplers = _steps(made), Upkeep(submissions), _samplers(made, programs)
         await asyncio.to_thread(remove_old, shared_folder(settings))
         async with (
             submissions.running(),
             upkeep.running(),
+            files.running(),
             links.running(),
             steps.running(),
             samplers.running(),
@@ -255,6 +258,18 @@ def _forecasts(made: Gateway) -> SlurmForecasts:
         starts=ExpectedStarts(
             state=made.cluster.state, commands=made.commands, allowance=made.allowance, poller=made.poller
         ),
+    )
+
+
+def _samplers(made: Gateway, programs: Programs) -> Samplers:
+    return Samplers(
+        cluster=made.cluster,
+        commands=made.commands,
+        allowance=made.allowance,
+        allocations=made.poller.allocations,
+        programs=programs,
+        version=made.site.version,
+        readings=GpuReadings(made.cluster),
     )
 
 

@@ -19,6 +19,7 @@ from .capabilities import IMPOSSIBLE, capabilities
 from .cluster.cluster import Cluster
 from .cluster.kept_answers import KeptAnswers
 from .cluster.poller import Poller
+from .cluster.polling import Source
 from .commands import UNREACHABLE
 from .reading.site_tables import read_licenses, read_reservations, read_statistics
 from .versions import Version
@@ -84,6 +85,7 @@ class SlurmSite:
         return msgspec.convert(self.statistics.as_dict() | slurm | queue, results.SchedulerDiagnosis)
 
     async def partitions(self, caller: Caller, message: ask.Partitions) -> results.PartitionList:
+        await self.poller.glance(Source.NODES)
         return results.PartitionList(partitions=self.cluster.partitions, configured=True)
 
     async def reservations(self, caller: Caller, message: ask.Reservations) -> results.ReservationList:

@@ -155,17 +155,18 @@ class Cluster:
                 changes.jobs[changes.shown :] = [
                     job for job in later if self.changed_at.get(job.id, 0.0) < begun
                 ]
-            for job_id in changes.gone:
-                self.state.evict_job(job_id)
-            for _ in range(changes.shown, len(changes.jobs), JOBS_A_TURN):
-                self.show(changes, most=JOBS_A_TURN)
-                await asyncio.sleep(0)
             recorded = [job for job in changes.jobs if job.is_finished or job.uid == self.uid]
             self._unsaved.update((job.id, job) for job in recorded)
             kept = {job.id for job in recorded}
             self._unsaved_lines += [line for line in changes.journal if line.job_id in kept]
             self._unsaved_steps += [step for step in changes.steps if step.job_id in kept]
             await self._save(gone=changes.gone)
+            # The end of a job is told when it is on disk.
+            for job_id in changes.gone:
+                self.state.evict_job(job_id)
+            for _ in range(changes.shown, len(changes.jobs), JOBS_A_TURN):
+                self.show(changes, most=JOBS_A_TURN)
+                await asyncio.sleep(0)
         self.touch(changes.gone)
 
     def show(self, changes: JobChanges, *, most: int) -> None:

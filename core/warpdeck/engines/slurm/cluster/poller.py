@@ -15,12 +15,22 @@ from warpdeck.engines.slurm.reading.job_table import COLUMNS, SeenJob, read_job
 from warpdeck.engines.slurm.reading.marked_table import MalformedTable
 from warpdeck.engines.slurm.reading.node_table import flags_of, gpus_in_use, partitions_of, read_nodes
 from warpdeck.engines.slurm.reading.partition_table import read_partitions
-from warpdeck.model import JobId, JobState
+from warpdeck.model import Job, JobId, JobState, NodeName
 
 from .allocations import Allocations
 from .cluster import Cluster
 from .job_changes import JobChanges, compare, find_vanished
-from .polling import ALWAYS, MINUTE_S, PLANS, Allowance, Asked, Source, due_in_s, rpcs_a_minute
+from .polling import (
+    ALWAYS,
+    MINUTE_S,
+    PLANS,
+    Allowance,
+    Asked,
+    Source,
+    due_after_action_s,
+    due_in_s,
+    rpcs_a_minute,
+)
 
 log = logging.getLogger("warpdeck.slurm")
 
@@ -41,6 +51,8 @@ FRESH_S = 10.0
 FIRST_QUEUE_S = 30.0
 GLANCE_S = 5.0
 """Maximum seconds for which a single answer waits for the first queue of a gateway, and for a newer one."""
+RESULT_S = 30.0
+"""Seconds after an action in which a job that starts or ends is taken for its result."""
 FOLLOW_S = (2.0, 6.0)
 """Pauses before the looks at a job that was just submitted."""
 CONFIG = ("scontrol", "show", "config")
@@ -77,7 +89,13 @@ class Poller:
         self._asked: dict[Source, Asked] = {}
         self._looking = 0
         """Number of clients that look at the cluster now."""
-        self._urgent = False
+        self._follow_allowance = allowance.same()
+        """Limits the looks at jobs that were just submitted, because a script may submit many."""
+        self._urgent: set[Source] = set()
+        self._after_action: set[Source] = set()
+        """Sources that are to be read because a user has changed a job."""
+        self._acted: float | None = None
+        """Time of the last action of a user."""
         self._glanced: float | None = None
         """Time of the last request of a user who looks once."""
         self._wake = asyncio.Event()
@@ -121,31 +139,31 @@ class Poller:
         finally:
             self._looking -= 1
 
-    async def glance(self) -> None:
+    async def glance(self, source: Source = Source.JOBS) -> None:
         """Wait a moment for a new queue if the last one is old and the allowance permits it, because a user looks once.
 
         The first queue is waited for until it is complete.
         """
         self._glanced = now = self._monotonic()
-        is_first = self._cluster.read_at is None
-        rpcs = PLANS[Source.JOBS].rpcs
-        if not self._read_if_old() or self._problems[Source.JOBS]:
+        is_first = source is Source.JOBS and self._cluster.read_at is None
+        last = self._asked.get(source)
+        if not self._read_if_old(source) or self._problems[source]:
             return
-        if not is_first and self._allowance.wait_s(rpcs, looking=True, now=now):
+        if not is_first and self._allowance.wait_s(PLANS[source].rpcs, looking=True, now=now):
             return
         try:
             async with asyncio.timeout(FIRST_QUEUE_S if is_first else GLANCE_S), self._was_asked:
-                await self._was_asked.wait()
+                await self._was_asked.wait_for(lambda: self._asked.get(source) is not last)
         except TimeoutError:
             return
 
     def hurry(self, job_id: JobId | None = None) -> None:
-        """Read the queue as soon as the allowance permits, because a user has changed a job.
+        """Read the queue within a few seconds, because a user has changed a job.
 
         A job that was just submitted is also looked at alone a few times, because it may start soon.
         """
-        self._glanced = self._monotonic()
-        self._urgent = True
+        self._glanced = self._acted = self._monotonic()
+        self._after_action.add(Source.JOBS)
         self._wake.set()
         if job_id is not None:
             task = asyncio.create_task(self._follow(job_id))
@@ -158,17 +176,31 @@ class Poller:
             job = self._cluster.state.jobs.get(job_id)
             if job is None or job.state is not JobState.PENDING or job.held:
                 return
-            if not self._allowance.wait_s(LOOK_RPCS, looking=True, now=self._monotonic()):
+            now = self._monotonic()
+            if not self._follow_allowance.wait_s(LOOK_RPCS, looking=True, now=now):
+                self._follow_allowance.count(LOOK_RPCS, now)
                 with suppress(UserError, MalformedTable):
                     await self.look(job_id)
 
-    def _read_if_old(self) -> bool:
-        """Make the queue urgent if it is old. Return whether it is."""
-        last = self._asked.get(Source.JOBS)
-        is_old = last is None or self._cluster.read_at is None or self._monotonic() - last.started > FRESH_S
-        self._urgent = self._urgent or is_old
+    def _read_if_old(self, source: Source = Source.JOBS) -> bool:
+        """Make a source urgent if its last answer is old. Return whether it is."""
+        last = self._asked.get(source)
+        is_missing = source is Source.JOBS and self._cluster.read_at is None
+        is_old = last is None or is_missing or self._monotonic() - last.started > FRESH_S
+        if is_old:
+            self._urgent.add(source)
         self._wake.set()
         return is_old
+
+    def _read_changed_nodes(self, changes: JobChanges) -> None:
+        """Read the nodes soon if jobs have started or ended on them, so that they agree with the queue."""
+        known = self._cluster.state.jobs
+        if not self.looking or all(_holds(job) == _holds(known.get(job.id)) for job in changes.jobs):
+            return
+        self._urgent.add(Source.NODES)
+        if self._acted is not None and self._monotonic() - self._acted < RESULT_S:
+            self._after_action.add(Source.NODES)
+        self._wake.set()
 
     async def look(self, job_id: JobId) -> None:
         """Read one job now, because a user waits for its start or its end. Raises UserError.
@@ -176,7 +208,7 @@ class Poller:
         slurmctld answers this from a table, so it costs little even if the queue is long.
         """
         cluster, begun = self._cluster, self._cluster.clock()
-        self._allowance.count(LOOK_RPCS, self._monotonic())
+        self._allowance.count_action(LOOK_RPCS, self._monotonic())
         changes, seen = JobChanges(), list[SeenJob]()
         async with aclosing(self._commands.table((*SQUEUE, f"--jobs={job_id}"), COLUMNS)) as table:
             async for records in table:
@@ -184,6 +216,7 @@ class Poller:
         seen = [each for each in seen if cluster.changed_at.get(each.job.id, 0.0) < begun]
         compare(cluster.state, seen, changes, now=begun)
         cluster.note_scripts(seen)
+        self._read_changed_nodes(changes)
         await cluster.change(changes)
         if self.after_queue is not None:
             await self.after_queue(changes)
@@ -234,14 +267,17 @@ class Poller:
         allowed = self._allowance.allowed(looking=looking)
 
         def wait(source: Source) -> float:
-            urgent = (self._urgent and source is Source.JOBS) or bool(self._problems[source])
-            due = due_in_s(source, self._asked.get(source), allowed=allowed, urgent=urgent, now=now)
-            free = self._allowance.wait_s(PLANS[source].rpcs, looking=looking, now=now)
+            urgent = source in self._urgent or bool(self._problems[source])
             last = self._asked.get(source)
+            due = due_in_s(source, last, allowed=allowed, urgent=urgent, now=now)
+            free = self._allowance.wait_s(PLANS[source].rpcs, looking=looking, now=now, is_usual=True)
+            wanted = max(due, free)
+            if source in self._after_action:
+                wanted = min(wanted, due_after_action_s(last, now=now))
             failures = self._failures[source]
             retry = min(MAX_RETRY_S, RETRY_S * 2 ** (failures - 1)) if failures else 0.0
             held_back = max(0.0, last.started + retry - now) if last and failures else 0.0
-            return max(due, free, held_back)
+            return max(wanted, held_back)
 
         found = self.on_demand.items() if looking else ()
         self._needed = (*ALWAYS, *(source for source, demand in found if demand.is_needed()))
@@ -268,16 +304,15 @@ class Poller:
         self._cluster.problem = next((self._problems[each] for each in ALWAYS if self._problems[each]), "")
         if problem or self._asked.keys() >= set(ALWAYS):
             self._first_look.set()
-        if source is Source.JOBS:
-            async with self._was_asked:
-                self._was_asked.notify_all()
+        async with self._was_asked:
+            self._was_asked.notify_all()
         self._cluster.hub.wake()
 
     async def _ask(self, source: Source) -> None:
         started = self._monotonic()
         self._allowance.count(PLANS[source].rpcs, started)
-        if source is Source.JOBS:
-            self._urgent = False
+        self._urgent.discard(source)
+        self._after_action.discard(source)
         try:
             await (self._read.get(source) or self.on_demand[source].read)()
         finally:
@@ -298,6 +333,7 @@ class Poller:
                     cluster.show(changes, most=FIRST_JOBS)  # The first screen need not wait for a long queue.
                     self._first_look.set()
         find_vanished(cluster.state, printed, changes, unseen=begun)
+        self._read_changed_nodes(changes)
         await cluster.apply(changes, begun=begun)
         cluster.was_read(printed, begun)
         if self.after_queue is not None:
@@ -341,6 +377,13 @@ class Poller:
         text = await self._commands.read(*argv)
         self._seldom[argv] = text, now
         return text, True
+
+
+def _holds(job: Job | None) -> frozenset[NodeName]:
+    """Return the nodes that a job holds."""
+    if job is None or job.is_finished or job.allocation is None:
+        return frozenset()
+    return frozenset(job.allocation.node_names())
 
 
 def _read_config(text: str) -> dict[str, str]:

@@ -4,8 +4,15 @@ A command causes one or more requests (RPCs), as `sdiag` of the real daemons cou
 together cause at most one request a minute; while somebody looks, at most six a minute, for all users of the gateway. A
 site may set other numbers. When slurmctld answers slowly, the intervals grow with the time that it takes.
 
+<<<<<<< HEAD
 A sixth of the requests is kept back. It serves looks that are needed at once, because a user has changed a job, and the
 details of single jobs.
+=======
+A quarter of the requests is kept back. It serves the details of single jobs, and users who look once.
+
+Requests that carry out a user's action, for example those of `sbatch`, come in addition, and so does a look at the queue
+after the action. A user who works with many jobs would otherwise see an older picture than one who does nothing.
+>>>>>>> main
 """
 
 from __future__ import annotations
@@ -24,6 +31,10 @@ SLOW_SHARE = 0.02
 after 100 s.
 """
 MAX_INTERVAL_S = 600.0
+ACTION_S = 5.0
+"""Minimum seconds from the last look at the queue to a look that shows the result of a user's action."""
+ACTION_SHARE = 0.05
+"""Maximum share of the time for which slurmctld may be busy with such looks."""
 MINUTE_S = 60.0
 
 
@@ -70,7 +81,12 @@ class Allowance:
 
     def __init__(self, settings: SlurmSettings) -> None:
         self._settings = settings
-        self._sent: deque[tuple[float, int]] = deque()
+        self._sent: deque[tuple[float, int, bool]] = deque()
+        """Times, numbers of requests, and whether a user's action has caused them."""
+
+    def same(self) -> Allowance:
+        """Return an unused allowance with the same limits."""
+        return Allowance(self._settings)
 
     def allowed(self, *, looking: bool) -> float:
         """Return the number of requests that are allowed in a minute."""
@@ -79,14 +95,22 @@ class Allowance:
 
     def count(self, rpcs: int, now: float) -> None:
         """Count requests that are sent now."""
-        self._sent.append((now, rpcs))
+        self._sent.append((now, rpcs, False))
 
-    def wait_s(self, rpcs: int, *, looking: bool, now: float) -> float:
-        """Return the seconds until this number of requests fits into the allowance; 0 means now."""
+    def count_action(self, rpcs: int, now: float) -> None:
+        """Count requests that a user's action causes. They do not delay the usual looks."""
+        self._sent.append((now, rpcs, True))
+
+    def wait_s(self, rpcs: int, *, looking: bool, now: float, is_usual: bool = False) -> float:
+        """Return the seconds until this number of requests fits into the allowance; 0 means now.
+
+        For a usual look, the requests of users' actions are left out.
+        """
         while self._sent and self._sent[0][0] <= now - MINUTE_S:
             self._sent.popleft()
-        excess = sum(count for _, count in self._sent) + rpcs - max(self.allowed(looking=looking), rpcs)
-        for at, count in self._sent:
+        sent = [(at, count) for at, count, of_action in self._sent if not (is_usual and of_action)]
+        excess = sum(count for _, count in sent) + rpcs - max(self.allowed(looking=looking), rpcs)
+        for at, count in sent:
             if excess <= 0:
                 break
             excess -= count
@@ -111,6 +135,13 @@ def due_in_s(source: Source, last: Asked | None, *, allowed: float, urgent: bool
     if last is None or urgent:
         return 0.0
     return max(0.0, last.started + interval_s(source, last, allowed=allowed) - now)
+
+
+def due_after_action_s(last: Asked | None, *, now: float) -> float:
+    """Return the number of seconds until the queue may be read to show the result of a user's action; 0 means now."""
+    if last is None:
+        return 0.0
+    return max(0.0, last.started + max(ACTION_S, last.took_s / ACTION_SHARE) - now)
 
 
 def rpcs_a_minute(asked: dict[Source, Asked], *, read: Iterable[Source], allowed: float) -> float:

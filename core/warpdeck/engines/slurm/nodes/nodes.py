@@ -11,7 +11,7 @@ from warpdeck.base.errors import UserError
 from warpdeck.engines.slurm.capabilities import IMPOSSIBLE
 from warpdeck.engines.slurm.cluster.cluster import Cluster
 from warpdeck.engines.slurm.cluster.kept_answers import KeptAnswers
-from warpdeck.engines.slurm.cluster.polling import Allowance
+from warpdeck.engines.slurm.cluster.polling import Allowance, Source
 from warpdeck.engines.slurm.commands import SlurmCommands, command_error
 from warpdeck.engines.slurm.own_user import require_own_user
 from warpdeck.engines.slurm.reading.node_table import flags_of, partitions_of, read_nodes
@@ -51,6 +51,7 @@ class SlurmNodes:
     monotonic: Callable[[], float] = time.monotonic
 
     async def rows(self, caller: Caller, message: ask.Nodes) -> Rows[NodeRow | NodeFacts]:
+        await self.kept.poller.glance(Source.NODES)
         known = self.cluster.nodes
         names = [self._known(message.name)] if message.name else known.names()
 
@@ -65,7 +66,7 @@ class SlurmNodes:
     async def drain(self, caller: Caller, message: ask.NodeDrain) -> NodeRow:
         if message.gpus:
             raise _no_single_gpus()
-        reason = " ".join(message.reason.split())
+        reason = " ".join(message.reason.split()) or f"drained by {caller.who.user}"  # Slurm requires one.
         # scontrol removes one quotation mark from each end of the reason.
         return await self._set_state(caller, message.name, "State=DRAIN", f'Reason="{reason}"')
 
@@ -115,7 +116,7 @@ class SlurmNodes:
         require_own_user(caller.who, self.cluster.uid)
         name = self._known(node)
         await self._order("scontrol", "update", f"NodeName={name}", *words)
-        self.allowance.count(1, self.monotonic())
+        self.allowance.count_action(1, self.monotonic())
         text = await self.commands.read(*ONE_NODE, name)
         self.cluster.put_node(
             read_nodes(text, at=self.cluster.clock())[0], partitions_of(text), flags_of(text)
@@ -126,7 +127,7 @@ class SlurmNodes:
 
     async def _order(self, *argv: str) -> None:
         """Run a command. Raises UserError with Slurm's words."""
-        self.allowance.count(1, self.monotonic())
+        self.allowance.count_action(1, self.monotonic())
         code, out, err = await self.commands.change(argv)
         if not code:
             return

@@ -133,7 +133,7 @@ class OrderCommands:
         self, argv: Sequence[str], read: Callable[[str], list[Refusal]], *, jobs: int
     ) -> tuple[list[Refusal], UserError | None]:
         """Return the lines about single jobs, and the error of a command that has failed as a whole."""
-        self._allowance.count(min(jobs, COUNTED_RPCS), self._monotonic())
+        self._allowance.count_action(min(jobs, COUNTED_RPCS), self._monotonic())
         try:
             code, out, err = await self._commands.change(argv)
         except UserError as error:

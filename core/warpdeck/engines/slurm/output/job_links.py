@@ -56,7 +56,7 @@ class JobLinks:
         return relay
 
     async def _start(self, key: Key, job: Job) -> JobLink:
-        self.allowance.count(STEP_RPCS, time.monotonic())
+        self.allowance.count_action(STEP_RPCS, time.monotonic())
         shares = has(self.version, Feature.OVERLAPPING_GRES)
         program = [await self.programs.run(), "gateway", job.request.chdir or job.request.submit_dir]
         argv = [*srun_arguments(job.id, key[2], shares_gpus=shares), "/bin/sh", *program]

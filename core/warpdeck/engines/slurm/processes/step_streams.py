@@ -110,7 +110,7 @@ class SlurmStep:
         elif order.what == "end":
             self._launcher.signal(signal.SIGTERM)
         elif order.signal and self._step.is_known:
-            self._allowance.count(1, time.monotonic())
+            self._allowance.count_action(1, time.monotonic())
             await self._commands.change(["scancel", f"--signal={order.signal}", str(self._step)])
         elif order.signal:
             self._launcher.signal(order.signal)

@@ -81,7 +81,7 @@ class SlurmSteps:
     ) -> SlurmStep | CommandText | EndedStep:
         refuse_others(caller, uid=self.cluster.uid)
         _refuse_terminal(message.words)
-        self.allowance.count(RPCS, time.monotonic())
+        self.allowance.count_action(RPCS, time.monotonic())
         own_prolog = "SLURM_PROLOG" in message.env or any(
             word.startswith("--prolog") for word in message.words
         )
@@ -119,7 +119,7 @@ class SlurmSteps:
     async def salloc(self, caller: Caller, message: ask.Salloc, progress: Progress) -> HeldAllocation:
         refuse_others(caller, uid=self.cluster.uid)
         asked = salloc_options(read_salloc(message.words, source_of(caller, message, now=self.clock())))
-        self.allowance.count(RPCS, time.monotonic())
+        self.allowance.count_action(RPCS, time.monotonic())
         words = ["salloc", *without_command(message.words, asked.command)]
         if asked.has_shell:
             words += HOLDER

@@ -32,7 +32,7 @@ from warpdeck.model import (
     Share,
     ShareStatus,
 )
-from warpdeck.model.request import GpuRequest
+from warpdeck.model.request import MAX_COUNT, GpuRequest
 from warpdeck.model.states import FINISHED, JobState
 from warpdeck.notation.values.hostlist import expand
 
@@ -102,6 +102,9 @@ _CAUSES = {
     JobState.BOOT_FAIL: "launch_failed",
 }
 """State in which a job ended -> the cause in its exit status."""
+MAX_BYTES = 2**60
+MAX_GPUS = 100_000
+"""Number of GPUs up to which those of a job are counted. Slurm shows refused requests with any number."""
 NO_UUID = GpuUuid("")
 """Slurm does not tell the UUIDs of GPUs."""
 
@@ -194,13 +197,13 @@ def _uncut(known: str, seen: str, column: str) -> str:
 
 def _request(fields: Mapping[str, str], array: ArraySpec | None) -> Request:
     limit_s = values.duration_s(fields["time_limit"])
-    nodes = _number(fields["nodes"].partition("-")[0]) or 1
+    nodes = _count(fields["nodes"].partition("-")[0]) or 1
     gpus, gpu_type = _gpus(fields)
     return Request(
         name=fields["name"],
         argv=(fields["command"],) if fields["command"] else (),
         resources=_resources(
-            nodes, _number(fields["cpus"]), _number(fields["tasks"]), gpus, gpu_type, _memory(fields)
+            nodes, _count(fields["cpus"]), _count(fields["tasks"]), gpus, gpu_type, _memory(fields)
         ),
         time_limit_s=limit_s or None,
         unlimited=limit_s is None,
@@ -274,7 +277,7 @@ def _allocation(fields: Mapping[str, str]) -> Allocation | None:
     if not names:
         return None
     gpus, _ = _gpus(fields)
-    cpus, memory, count = _number(fields["cpus"]), _memory(fields), len(names)
+    cpus, memory, count = _count(fields["cpus"]), _memory(fields), len(names)
     shares = []
     for rank, name in enumerate(names):
         held = gpus // count + (rank < gpus % count)
@@ -312,6 +315,12 @@ def _number(text: str) -> int:
     return int(text) if text.isdigit() else 0
 
 
+def _count(text: str) -> int:
+    """Return a number of nodes, CPUs or tasks, or 0 if it was not set. squeue prints 4294967294 (NO_VAL) then."""
+    number = _number(text)
+    return number if number <= MAX_COUNT else 0
+
+
 def _gpus(fields: Mapping[str, str]) -> tuple[int, str]:
     """Return the number of GPUs and their type.
 
@@ -320,17 +329,17 @@ def _gpus(fields: Mapping[str, str]) -> tuple[int, str]:
     for name, factor in (
         ("tres", 1),
         ("tres_per_job", 1),
-        ("tres_per_node", _number(fields["nodes"].partition("-")[0])),
-        ("tres_per_task", _number(fields["tasks"])),
+        ("tres_per_node", _count(fields["nodes"].partition("-")[0])),
+        ("tres_per_task", _count(fields["tasks"])),
     ):
         count, kind = values.gpus(fields[name])
         if count:
-            return count * max(factor, 1), kind
+            return min(count * max(factor, 1), MAX_GPUS), kind
     return 0, ""
 
 
 def _memory(fields: Mapping[str, str]) -> int:
     """Return the memory of the whole job. MinMemory is per node, or per CPU if that is how it was requested."""
     if size := values.tres(fields["tres"]).get("mem"):
-        return values.size_bytes(size)
-    return values.size_bytes(fields["memory"])
+        return min(values.size_bytes(size), MAX_BYTES)
+    return min(values.size_bytes(fields["memory"]), MAX_BYTES)

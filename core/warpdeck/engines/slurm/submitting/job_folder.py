@@ -7,6 +7,7 @@ A folder is the durable intent to submit a job, and later holds the files that t
 - `answer`, `errors`: the output of sbatch. The file `answer` exists from the moment on at which sbatch may run.
 - `lock`: locked by each sbatch of this submission as long as it runs, and by the gateway that decides about the folder.
 - `claim`: the link with which the started job claims the submission.
+- `running-ID`: locked by the job with this id as long as it runs. Each task of an array has its own.
 - `job`: the id of the job, written when the record has it.
 
 The name follows from the nonce, so that a repeated request finds its folder. A folder appears with all of its files at
@@ -32,13 +33,15 @@ from warpdeck.base.errors import UNCERTAIN, UserError
 from warpdeck.model import JobId, Request
 from warpdeck.model.created_by_nonce import RequestId
 
-from .wrapper import CLAIM, CLAIM_PREFIX
+from .wrapper import CLAIM, CLAIM_PREFIX, RUNNING_PREFIX
 
 MAX_PATH_BYTES = 150
 """Maximum length of the path of a wrapper. squeue shows 160 bytes of it."""
 LOCK_S = 150.0
 """Seconds for which a request waits for an earlier sbatch of the same submission, which ends after 120 s at most."""
 _LOOK_S = 0.1
+MAX_STARTED = 1000
+"""Maximum number of tasks of one array whose ends are noticed from files at a time."""
 _PARTIAL = ".new-"
 _ANSWER = re.compile(r"^(\d{1,10})(?:;.*)?$", re.MULTILINE)
 MAX_OUTPUT_BYTES = 64 * 1024
@@ -95,6 +98,38 @@ class JobFolder:
             if found := _ANSWER.findall(self.text(name)):
                 return JobId(int(found[-1]))
         return None
+
+    def started(self) -> list[JobId]:
+        """Return the jobs that have begun and whose file `running-ID` exists, at most MAX_STARTED."""
+        found: list[JobId] = []
+        with suppress(OSError), os.scandir(self.path) as entries:
+            for entry in entries:
+                number = entry.name.removeprefix(RUNNING_PREFIX)
+                if number != entry.name and number.isdecimal():
+                    found.append(JobId(int(number)))
+                if len(found) >= MAX_STARTED:
+                    break
+        return found
+
+    def is_running(self, job_id: JobId) -> bool:
+        """Return whether a process of a job holds the lock of its file. If that cannot be told, it does."""
+        try:
+            descriptor = os.open(self.file(f"{RUNNING_PREFIX}{job_id}"), os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return True
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        else:
+            return False
+        finally:
+            os.close(descriptor)
+
+    def ended(self, job_id: JobId) -> None:
+        """Remove the file of a job that Slurm shows as ended."""
+        with suppress(OSError):
+            os.unlink(self.file(f"{RUNNING_PREFIX}{job_id}"))
 
     def text(self, name: str) -> str:
         """Return the beginning of a file, or "" if it does not exist."""

@@ -76,7 +76,7 @@ class RecordedCode:
         begin, made = job.request.begin_at_unix, self.submissions
         start = "now" if begin is None or begin <= made.clock() else f"uts{math.ceil(begin)}"
         argv = ("scontrol", "update", f"JobId={job.array_job_id}", f"StartTime={start}")
-        made.search.allowance.count(1, made.search.monotonic())
+        made.search.allowance.count_action(1, made.search.monotonic())
         try:
             output = await made.sbatch.commands.change(argv)
             if output.code:

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from warpdeck.base.errors import UserError
+from warpdeck.base.errors import StoreError, UserError
 from warpdeck.controller.launch.code_trees import TreeFiles
 from warpdeck.engines.shared.job_lookup import JobLookup
 from warpdeck.engines.shared.resubmit import asked_again
@@ -80,7 +80,7 @@ class SlurmSubmissions:
     async def dry_run(self, caller: Caller, message: ask.DryRun) -> ForecastRow:
         require_own_user(caller.who, self.cluster.uid)
         requests = [_checked(each) for each in (message.request, *message.components)]
-        self.search.allowance.count(SUBMIT_RPCS, time.monotonic())
+        self.search.allowance.count_action(SUBMIT_RPCS, time.monotonic())
         return await forecast(self.sbatch.commands, requests, self.sbatch.version, now=self.clock())
 
     async def find_tree(self, caller: Caller, message: ask.HaveTree) -> results.StoredTree:
@@ -147,8 +147,6 @@ class SlurmSubmissions:
         own = tuple(self._with_tree(who, each) for each in requests)
         folder = self.folders.of(who.uid, request_id)
         while True:
-            if (found := find_created(self.cluster.state.created, who.uid, request_id)) is not None:
-                return found
             intent = Intent(
                 user=who.user, uid=who.uid, request_id=request_id, at_unix=self.clock(), requests=own
             )
@@ -171,15 +169,15 @@ class SlurmSubmissions:
         _refuse_changed(folder, intent, request_id)
         if found := find_created(self.cluster.state.created, intent.uid, request_id):
             return found
-        if (made := await self.settle(folder, intent)) is not None:
+        if (made := await self._settle_or_note(folder, intent)) is not None:
             return made
-        self.search.allowance.count(SUBMIT_RPCS, time.monotonic())
+        self.search.allowance.count_action(SUBMIT_RPCS, time.monotonic())
         failure: UserError | None = None
         try:
             state = await self.sbatch.submit(folder, intent.requests, lock=lock)
         except UserError as error:
             state, failure = outcome(folder), error
-        if state is not Outcome.REFUSED and (made := await self.settle(folder, intent)) is not None:
+        if state is not Outcome.REFUSED and (made := await self._settle_or_note(folder, intent)) is not None:
             return made
         refused = failure or refusal(folder)
         folder.remove()
@@ -191,6 +189,22 @@ class SlurmSubmissions:
         if job_id is None and outcome(folder) is Outcome.UNKNOWN:
             job_id = await self.search.find(folder, since_unix=intent.at_unix)
         return await self.complete(folder, intent, job_id) if job_id is not None else None
+
+    async def _settle_or_note(self, folder: JobFolder, intent: Intent) -> CreatedObject | None:
+        """Settle a folder. If the record cannot be written, the answer says so, and the upkeep writes it later.
+
+        The folder is on disk, so a repeated request finds the job. An error would make users submit it again.
+        """
+        try:
+            return await self.settle(folder, intent)
+        except StoreError as error:
+            job_id = folder.job_id()
+            if job_id is None:
+                raise
+            self.unsettled.add(folder)
+            self.poller.hurry(job_id)
+            note = f"Slurm has the job, but warpdeck cannot record it now: {error}. It tries again by itself."
+            return msgspec.structs.replace(created_object(intent, job_id, now=self.clock()), notes=(note,))
 
     async def complete(self, folder: JobFolder, intent: Intent, job_id: JobId) -> CreatedObject:
         """Record the job of a folder and return it. Raises StoreError."""

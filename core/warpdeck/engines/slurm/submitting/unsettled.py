@@ -101,7 +101,7 @@ class Search:
 
     async def _jobs(self) -> dict[str, JobId]:
         """Return the jobs in the queue by their commands. A heterogeneous job has the id of its first component."""
-        self.allowance.count(LOOK_RPCS, self.monotonic())
+        self.allowance.count_action(LOOK_RPCS, self.monotonic())
         argv = ("squeue", "--noheader", "--all", "--states=all", f"--user={self.uid}")
         found: dict[str, JobId] = {}
         async with aclosing(self.commands.table(argv, COLUMNS)) as table:

@@ -18,6 +18,8 @@ SHELL = "#!/bin/bash -p\n"
 CLAIM = "claim"
 """Symbolic link in the job's folder to "job-ID". Creating it is atomic, also on NFS, and it is never replaced."""
 CLAIM_PREFIX = "job-"
+RUNNING_PREFIX = "running-"
+"""A started job locks the file running-ID in its folder until its last process has ended."""
 SCRIPT, START, CODE, WORK = "script", "start", "code", "work"
 
 _RUN = """\
@@ -41,6 +43,13 @@ if ! command -p ln -sT "job-$warpdeck__job" "$warpdeck__folder/claim" 2>/dev/nul
             echo "warpdeck: cannot write $warpdeck__folder, so job $warpdeck__job ends." >&2
         fi
         exit 1
+    fi
+fi
+if {{ exec {{warpdeck__running}}>"$warpdeck__folder/running-$SLURM_JOB_ID"; }} 2>/dev/null; then
+    # The gateway sees from the lock that the job has ended, without a request to slurmctld.
+    if ! command -p flock --nonblock "$warpdeck__running" 2>/dev/null; then
+        exec {{warpdeck__running}}>&-
+        command -p rm -f "$warpdeck__folder/running-$SLURM_JOB_ID"
     fi
 fi
 if [ -r "$warpdeck__folder/code" ]; then . "$warpdeck__folder/code"; fi
