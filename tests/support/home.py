@@ -116,7 +116,9 @@ class Home:
 
     def controller_pid(self) -> int:
         """Return the controller's pid, waiting for a controller that is just starting."""
-        return int(eventually((self.path / "controller.lock").read_text, what="a controller's pid"))
+        return int(
+            eventually((self.path / "controller.lock").read_text, what="a controller's pid").split()[0]
+        )
 
     def kill_controller(self) -> None:
         """Kill the controller with SIGKILL, and remove its socket so that no client connects to it."""
