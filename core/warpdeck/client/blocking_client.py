@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     _Asked = TypeVar("_Asked")
     _Answer = TypeVar("_Answer")
 
+INTERRUPT_S = 0.5
+"""Maximum seconds of one wait. Python handles a Ctrl-C that comes just before a wait only after it."""
 _SHORTEN = "shorten the script, or pass fewer variables with --export=NONE"
 
 
@@ -338,9 +340,13 @@ class SyncClient:
 
     def _next(self, timeout_s: float | None) -> NumberedEvent | None:
         """Receive and return the next event, or None if none comes in time."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while (event := self._wire.next_event()) is None:
-            if timeout_s is not None and not select.select([self._link], [], [], timeout_s)[0]:
-                return None
+            left_s = INTERRUPT_S if deadline is None else deadline - time.monotonic()
+            if not _is_readable(self._link, min(INTERRUPT_S, max(0.0, left_s))):
+                if left_s <= INTERRUPT_S and deadline is not None:
+                    return None
+                continue
             try:
                 data = self._link.recv(1 << 18)
             except TimeoutError:
@@ -351,6 +357,13 @@ class SyncClient:
                 raise gone()
             self._wire.feed(data)
         return event
+
+
+def _is_readable(link: socket.socket, wait_s: float) -> bool:
+    """Return whether data arrives within this time."""
+    waiting = select.poll()
+    waiting.register(link, select.POLLIN)
+    return bool(waiting.poll(wait_s * 1000))
 
 
 def _request_frame(message: dict[str, Any]) -> bytes:
