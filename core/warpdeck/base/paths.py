@@ -64,7 +64,7 @@ class Paths:
 
     @property
     def daemon(self) -> str:
-        """What messages call the process that serves the home. Raises UserError."""
+        """The name of the process that serves the home, for messages. Raises UserError."""
         return "gateway" if self.engine == SLURM else "controller"
 
     def check_engine(self) -> None:

@@ -1,4 +1,4 @@
-"""A process whose standard input and output are one socket, so that a relay can treat processes and ports alike."""
+"""A process with one socket as its standard input and output, so that a relay can treat processes and ports alike."""
 
 from __future__ import annotations
 

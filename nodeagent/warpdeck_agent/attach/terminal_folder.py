@@ -19,7 +19,7 @@ SOCKET = os.path.join("terminal", "pty.sock")
 
 
 def key_of(environ: Mapping[str, str]) -> str:
-    """Return the name of the folder of the job whose variables these are, or "" outside of a job."""
+    """Return the name of the folder of the job that has these variables, or "" outside of a job."""
     job, restarts = environ.get("SLURM_JOB_ID", ""), environ.get("SLURM_RESTART_COUNT", "") or "0"
     return f"{job}-{restarts}" if job.isdecimal() and restarts.isdecimal() else ""
 

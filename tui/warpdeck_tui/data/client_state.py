@@ -117,7 +117,7 @@ class ClientState:
             self.nodes[name] = node
 
     def job(self, key: str) -> JobRow | None:
-        """Return the job whose id is `key`, or None."""
+        """Return the job with the id `key`, or None."""
         return self.jobs.get(int(key)) if key.isdigit() else None
 
     def node_list(self) -> list[NodeRow]:

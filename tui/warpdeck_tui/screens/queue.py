@@ -84,7 +84,7 @@ class QueueScreen(JobListScreen):
         return self._array_number() is not None if action == "fold" else super().applies(action)
 
     def _array_number(self) -> int | None:
-        """Return the number of the array whose row or task is under the cursor, or None."""
+        """Return the number of the array that has its row or a task under the cursor, or None."""
         key = self.table.cursor_key
         array, row = self.array(key), self.shown_job(key)
         if array is not None:
@@ -92,7 +92,7 @@ class QueueScreen(JobListScreen):
         return row.array_job_id if row is not None and self.listing.stands_below(row) else None
 
     def action_fold(self) -> None:
-        """Open the array under the cursor, or fold the array whose task is under the cursor."""
+        """Open the array under the cursor, or fold the array of the task under the cursor."""
         number, key = self._array_number(), self.table.cursor_key
         if number is None:
             self.app.notify("No array under the cursor", severity="warning")

@@ -198,21 +198,13 @@ def _engine(
         end_waiters=cluster.ends,
         clock=clock,
     )
-    orders = SlurmOrders(
-        cluster=cluster,
-        poller=made.poller,
-        commands=made.commands,
-        version=made.site.version,
-        runs=OrderCommands(cluster, made.commands, made.allowance),
-        code=RecordedCode(submissions),
-    )
     output = _output(made, links)
     return Engine(
         site=made.site,
         accounting=SlurmAccounting(cluster=cluster, lookup=made.lookup, kept=made.site.kept),
         jobs=jobs,
         submissions=submissions,
-        orders=orders,
+        orders=_orders(made, submissions),
         nodes=SlurmNodes(
             cluster=cluster, commands=made.commands, allowance=made.allowance, kept=made.site.kept
         ),
@@ -232,6 +224,18 @@ def _engine(
             clock=clock,
         ),
         steps=steps,
+    )
+
+
+def _orders(made: Gateway, submissions: SlurmSubmissions) -> SlurmOrders:
+    cluster = made.cluster
+    return SlurmOrders(
+        cluster=cluster,
+        poller=made.poller,
+        commands=made.commands,
+        version=made.site.version,
+        runs=OrderCommands(cluster, made.commands, made.allowance),
+        code=RecordedCode(submissions),
     )
 
 

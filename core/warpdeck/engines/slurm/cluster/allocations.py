@@ -34,7 +34,7 @@ class Allocations:
         """The last answer. The nodes may report a GPU as in use only at their next reading."""
 
     def is_needed(self) -> bool:
-        """Return whether a job runs of which only the number of GPUs is known."""
+        """Return whether there is a running job with GPUs that are not known by index, only by number."""
         jobs = self._cluster.state.jobs
         return any(has_unknown_gpus(jobs[job_id]) for job_id in self._cluster.state.index.active)
 

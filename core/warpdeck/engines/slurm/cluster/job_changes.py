@@ -107,7 +107,7 @@ def _have_same_allocation(known: Job, seen: Job) -> bool:
 
 
 def forgotten(job: Job, *, now: float) -> Job:
-    """Return a job that Slurm no longer reports and of which nothing else is known, as ended."""
+    """Return the job as ended. It is for a job that Slurm no longer reports, if no other source knows its end."""
     return msgspec.structs.replace(
         job,
         state=JobState.FAILED if job.start_at_unix is not None else JobState.CANCELLED,

@@ -1,4 +1,4 @@
-"""Smaller requests that may start now, of which sbatch --test-only is asked about a few. The functions are pure.
+"""Smaller requests that may start now. A few of them are tested with sbatch --test-only. The functions are pure.
 
 The start that it tells is delayed by the time limits of all waiting jobs, the job itself among them. A tiny request, the
 probe, is delayed by the same time. If a smaller request starts with the probe, its resources are free now.

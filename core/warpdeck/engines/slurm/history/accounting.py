@@ -49,7 +49,7 @@ def due_in_s(last: Asked | None, *, open_jobs: int, interval_s: float, now: floa
 
 
 class Accounting:
-    """Asks sacct, if the site has accounting. `user` is the user whose earlier jobs are imported."""
+    """Asks sacct, if the site has accounting. The earlier jobs of `user` are imported."""
 
     def __init__(
         self,
@@ -170,7 +170,7 @@ class Accounting:
             await cluster.change(changes)
 
     async def _forget(self, job_ids: Iterable[JobId]) -> None:
-        """End jobs of which nothing else is known."""
+        """End the jobs that no source knows any more."""
         state, now = self._cluster.state, self._cluster.clock()
         jobs = [state.jobs[each] for each in job_ids if each in state.jobs]
         ended = [forgotten(job, now=now) for job in jobs if not job.is_finished]

@@ -1,4 +1,4 @@
-"""A connection to a running job: a step of srun whose standard streams carry frames.
+"""A connection to a running job: a step of srun that carries frames in its standard streams.
 
 The program of the step is `gateway` of the agent. All streams to one node of a job share one step, because each step costs
 slurmctld a request. Its bytes flow between srun and the node, so they need no slurmctld.

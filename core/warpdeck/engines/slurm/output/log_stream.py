@@ -34,7 +34,7 @@ class LogRequest:
 
 
 class LogStream:
-    """A ByteStream whose bytes come from a file."""
+    """A ByteStream that reads a file."""
 
     def __init__(self, request: LogRequest, sink: ByteSink) -> None:
         self._request = request

@@ -177,7 +177,7 @@ class SlurmSteps:
         made.release(code)
 
     async def _leave(self, made: Allocation) -> None:
-        """End an allocation whose client has disconnected."""
+        """End an allocation because its client has disconnected."""
         made.give_up()
         await made.over.wait()
         await self._ended(made.job_id, LOOK_S)

@@ -258,7 +258,7 @@ def _tasks(text: str) -> tuple[int | None, Ranges, ArraySpec | None]:
 
 
 def _component(label: str) -> Component | None:
-    """Return the position in a heterogeneous job, whose components squeue labels 12+0, 12+1 and so on.
+    """Return the position in a heterogeneous job. squeue labels its components 12+0, 12+1 and so on.
 
     The number of components is not told, so it is at least the offset.
     """

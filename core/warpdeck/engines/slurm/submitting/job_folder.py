@@ -100,7 +100,7 @@ class JobFolder:
         return None
 
     def started(self) -> list[JobId]:
-        """Return the jobs that have begun and whose file `running-ID` exists, at most MAX_STARTED."""
+        """Return the jobs that have begun and have a file `running-ID`, at most MAX_STARTED."""
         found: list[JobId] = []
         with suppress(OSError), os.scandir(self.path) as entries:
             for entry in entries:

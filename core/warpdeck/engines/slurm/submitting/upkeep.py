@@ -116,7 +116,7 @@ def _unsettled(folders: JobFolders) -> set[JobFolder]:
 
 
 def _settled(folders: JobFolders, before: float) -> list[JobFolder]:
-    """Return the folders of submissions whose jobs are recorded, and that were written before this time."""
+    """Return the folders that were written before this time, if the jobs of their submissions are recorded."""
     return [each for each in folders.all() if each.is_settled() and _written(each.path) < before]
 
 
