@@ -117,8 +117,8 @@ class _Link:
 class _Client(SyncClient):
     """The blocking client, which here need not wait for a socket."""
 
-    def _next(self, timeout_s: float | None) -> Any:
-        return super()._next(None)
+    def _data_arrives(self, wait_s: float) -> bool:
+        return True  # Reading the link runs the controller until it answers.
 
 
 class CommandSite:

@@ -343,7 +343,7 @@ class SyncClient:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while (event := self._wire.next_event()) is None:
             left_s = INTERRUPT_S if deadline is None else deadline - time.monotonic()
-            if not _is_readable(self._link, min(INTERRUPT_S, max(0.0, left_s))):
+            if not self._data_arrives(min(INTERRUPT_S, max(0.0, left_s))):
                 if left_s <= INTERRUPT_S and deadline is not None:
                     return None
                 continue
@@ -358,12 +358,11 @@ class SyncClient:
             self._wire.feed(data)
         return event
 
-
-def _is_readable(link: socket.socket, wait_s: float) -> bool:
-    """Return whether data arrives within this time."""
-    waiting = select.poll()
-    waiting.register(link, select.POLLIN)
-    return bool(waiting.poll(wait_s * 1000))
+    def _data_arrives(self, wait_s: float) -> bool:
+        """Return whether data, or the end of the connection, arrives within this time."""
+        waiting = select.poll()
+        waiting.register(self._link, select.POLLIN)
+        return bool(waiting.poll(wait_s * 1000))
 
 
 def _request_frame(message: dict[str, Any]) -> bytes:
