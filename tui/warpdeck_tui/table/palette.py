@@ -1,7 +1,8 @@
 """The styles of the line widgets, by role, and their replacements on a terminal with 16 colors.
 
 Roles: a job's state by its Slurm name; `heat0` to `heat7`; header, cursor, cursor-blurred, cursor-sign,
-marked, mark-sign, match, muted, accent, warn, new (the badge for unseen lines); `ansi0` to `ansi15`, the 16
+marked, mark-sign, match, muted, accent, warn, track (the empty part
+of a bar), title (of a frame), key (a key in a text), new (the badge for unseen lines); `ansi0` to `ansi15`, the 16
 colors of a log. A role that is missing in a palette is drawn plain.
 """
 
@@ -60,6 +61,9 @@ _ANSI_MUTED = Style(dim=True)
 _ANSI_ROLES = {
     "muted": _ANSI_MUTED,
     "accent": Style(color="cyan"),
+    "track": _ANSI_MUTED,
+    "title": Style(bold=True),
+    "key": Style(color="cyan", bold=True),
     "warn": Style(color="red", bold=True),
     "header": Style(bold=True, underline=True),
     "cursor": Style(reverse=True),

@@ -14,6 +14,7 @@ _SIGNS = {
     **dict(zip("●◌✓✗⊘◔◕◷◫◆⚠", "*o+x-cC@=*!", strict=True)),
     **dict(zip("▲▼←→↑↓↳↩…·≈°×–—‘’“”╵", "^v<>^v`<~.~'x--''\"\"'", strict=True)),
     **dict(zip("▁▂▃▄▅▆▇█", "._-=+*%#", strict=True)),
+    **dict(zip("━╸", "==", strict=True)),
     **dict(zip("▏▎▍▌▋▊▉▐░▒▓▀", '...>=##|:%#"', strict=True)),
 }
 """▌ marks the cursor before a line, and is also the end of a bar."""
@@ -21,7 +22,7 @@ _BRAILLE = range(0x2800, 0x2900)
 _BRAILLE_SIGNS = " ..::+###"
 """Replacements of braille characters, indexed by how many of the eight dots are set."""
 _BOX, _BLOCKS = range(0x2500, 0x2580), range(0x2580, 0x25A0)
-_HORIZONTAL, _VERTICAL = "─━┄┅┈┉╌╍═╴╶╸╺", "│┃┆┇┊┋╎╏║╷╹╻"
+_HORIZONTAL, _VERTICAL = "─┄┅┈┉╌╍═╴╶╺", "│┃┆┇┊┋╎╏║╷╹╻"
 
 
 @lru_cache(4096)

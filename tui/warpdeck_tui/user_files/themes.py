@@ -57,6 +57,8 @@ class ThemeFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     muted: str
     cursor: str
     cursor_blurred: str = ""
+    frame: str = ""
+    """Color of frames around parts of the screen, and of the empty part of bars. "" means that of the cursor's line."""
     match: str = ""
     heat: Ramp
     heat_text: Ramp
@@ -155,7 +157,13 @@ def to_textual(theme: ThemeFile) -> Theme:
         warning=theme.warning,
         error=theme.error,
         ansi=theme.ansi,
-        variables={**roles, "muted": theme.muted, "cursor": theme.cursor, **theme.variables},
+        variables={
+            **roles,
+            "muted": theme.muted,
+            "cursor": theme.cursor,
+            "frame": theme.frame or theme.cursor,
+            **theme.variables,
+        },
     )
 
 
@@ -170,6 +178,9 @@ def text_styles(theme: ThemeFile) -> dict[str, Style]:
         "muted": _ink(theme.muted),
         "accent": _ink(theme.accent),
         "warn": _ink(theme.error, bold=True),
+        "track": _ink(theme.frame or theme.cursor),
+        "title": _ink(theme.foreground, bold=True),
+        "key": _ink(theme.primary, bold=True),
         "header": _ink(theme.muted, bold=True),
         "cursor": Style(bgcolor=_rich(theme.cursor), bold=True),
         "cursor-blurred": Style(bgcolor=_rich(theme.cursor_blurred or theme.panel)),

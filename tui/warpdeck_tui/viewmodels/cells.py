@@ -8,6 +8,8 @@ from typing import NamedTuple
 from rich.cells import cell_len, chop_cells
 
 from warpdeck.notation.values.memory_sizes import format_memory
+from warpdeck_tui.widgets.glyphs import THICK, THICK_HALF, THIN, UNKNOWN
+from warpdeck_tui.widgets.meter import share
 
 GLYPHS = {
     "PENDING": "◌",
@@ -124,3 +126,18 @@ def known(value: float | None, unit: str) -> str:
 def plural(count: int, noun: str) -> str:
     """Return a count with its noun, such as "1 GPU" or "2 GPUs"."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def thin_bar(percent: float | None, width: int, style: str = "accent") -> tuple[Cell, ...]:
+    """Return a bar of exactly `width` characters as a thick line on a thin one, in halves of a character.
+
+    Bars of neighboring rows do not touch each other, unlike those of full blocks. Dots mean an unknown value. The
+    caller writes the number beside it.
+    """
+    if percent is None:
+        return (Cell(UNKNOWN * width, "track"),)
+    halves = round(share(percent) * width * 2)
+    if percent > 0 and width > 0:
+        halves = max(1, halves)
+    full = THICK * (halves // 2) + THICK_HALF * (halves % 2)
+    return Cell(full, style), Cell(THIN * (width - len(full)), "track")
