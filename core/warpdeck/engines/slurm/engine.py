@@ -21,6 +21,7 @@ from warpdeck.ports.engine import Engine
 from warpdeck.store import SqliteStore
 
 from .accounting import SlurmAccounting
+from .cluster.answers import Answers
 from .cluster.cluster import Cluster
 from .cluster.job_changes import JobChanges
 from .cluster.kept_answers import KeptAnswers
@@ -129,8 +130,9 @@ async def gateway(
         cluster = Cluster(store, uid=os.geteuid(), keep_ended_s=settings.keep_ended_s, clock=clock)
         await cluster.load()
         allowance = Allowance(settings)
-        poller = Poller(cluster, commands, allowance)
-        kept = KeptAnswers(commands=commands, allowance=allowance, poller=poller)
+        answers = Answers(commands, allowance)
+        poller = Poller(cluster, commands, allowance, answers)
+        kept = KeptAnswers(commands=commands, allowance=allowance, answers=answers, poller=poller)
         site = SlurmSite(
             cluster=cluster,
             poller=poller,
