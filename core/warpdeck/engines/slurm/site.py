@@ -23,6 +23,7 @@ from .cluster.polling import Source
 from .cluster.questions import Question
 from .commands import UNREACHABLE
 from .reading.site_tables import read_licenses, read_reservations, read_statistics
+from .site_gateway.client import SiteGateway
 from .versions import Version
 
 MAX_UNREADABLE = 20
@@ -39,6 +40,7 @@ class SlurmSite:
     poller: Poller
     version: Version
     kept: KeptAnswers
+    site_gateway: SiteGateway
     statistics: SchedulerStatistics
     """The requests of our clients. The other statistics are Slurm's own."""
 
@@ -57,6 +59,7 @@ class SlurmSite:
             read_at=self.cluster.read_at,
             problem=self.cluster.problem,
             requests_a_minute=round(self.poller.rate, 1),
+            site_gateway=self.site_gateway.row(),
         )
 
     def summary(self) -> SiteSummary:
