@@ -345,7 +345,9 @@ class Poller:
         try:
             if source in self._read:
                 if source is Source.JOBS:
-                    self._cluster.config = read_config(await self._read_seldom(Question.CONFIG))
+                    config, is_changed = await self._read_seldom(Question.CONFIG)
+                    if is_changed:
+                        self._cluster.config = read_config(config)
                 answer = await self._answers.open(QUESTIONS[source], is_urgent=is_urgent, is_own=is_own)
                 if is_new := answer is not None:
                     await self._read[source](answer)
@@ -406,7 +408,7 @@ class Poller:
 
     async def _read_nodes(self, reading: Reading) -> None:
         text = await reading.text()
-        partitions = await self._read_seldom(Question.PARTITIONS)
+        partitions, _ = await self._read_seldom(Question.PARTITIONS)
         rows = read_nodes(text, at=self._cluster.clock() - (self._monotonic() - reading.begun))
         self._cluster.put_nodes(
             rows,
@@ -417,20 +419,20 @@ class Poller:
         )
         await self.allocations.confirm()
 
-    async def _read_seldom(self, question: Question) -> str:
-        """Return the answer to a question that is asked seldom. Raises UserError or AnswerLost."""
+    async def _read_seldom(self, question: Question) -> tuple[str, bool]:
+        """Return the answer to a question that is asked seldom, and whether it is new. Raises UserError or AnswerLost."""
         now = self._monotonic()
         text, at = self._seldom.get(question, ("", now - SELDOM_S))
         if now - at < SELDOM_S:
-            return text
+            return text, False
         reading = await self._answers.open(question, any_age=True)
         if reading is None and text:
-            return text
+            return text, False
         reading = reading or await self._answers.open(question, is_own=True)
         assert reading is not None
         text = await reading.text()
         self._seldom[question] = text, now
-        return text
+        return text, True
 
 
 def _holds(job: Job | None) -> frozenset[NodeName]:
