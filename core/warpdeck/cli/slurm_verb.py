@@ -12,7 +12,8 @@ from types import SimpleNamespace
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import default_paths
 
-from .verb import REST, USAGE_EXIT, Argument, InvalidValue, UsageError, Verb, flat
+from .arguments import REST, USAGE_EXIT, Argument, InvalidValue, UsageError, flat
+from .verb import Verb
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from warpdeck.base.output import format_time, print_note, print_table
-from warpdeck.cli.verb import ANY_JOBS, JSON, Argument, UsageError, Verb
+from warpdeck.cli.arguments import ANY_JOBS, JSON, Argument, UsageError
+from warpdeck.cli.verb import Verb
 from warpdeck.notation.values.durations import format_duration
 from warpdeck.notation.values.memory_sizes import format_memory
 from warpdeck.protocol.usage_text import used_in_words
