@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
 
+from warpdeck.base.background_task import background
 from warpdeck.base.errors import UserError
 from warpdeck.engines.slurm.cluster.cluster import Cluster
 from warpdeck.engines.slurm.cluster.job_changes import JobChanges, event_text, forgotten, merged
@@ -81,15 +82,9 @@ class Accounting:
         if self._open:
             self._wake.set()
 
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
+    def running(self) -> AbstractAsyncContextManager[None]:
         """Ask while the block runs."""
-        task = asyncio.create_task(self._run())
-        try:
-            yield
-        finally:
-            task.cancel()
-            await asyncio.wait([task])
+        return background(self._run())
 
     async def _run(self) -> None:
         await self._first_queue.wait()
