@@ -120,7 +120,7 @@ class SlurmVerb(Verb):
             raise UsageError(f"{name}: {error}", f"see `warpdeck {self.name} --help`") from None
 
     def help_text(self) -> str:
-        """Return the help."""
+        """Return the text that --help prints."""
         if self.text is not None:
             return self.text()
         uses = "\n       ".join(f"warpdeck {self.name} {line}" for line in self.usage)

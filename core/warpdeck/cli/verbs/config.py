@@ -1,4 +1,4 @@
-"""`warpdeck config check|show|reload|import`."""
+"""The verb `warpdeck config` with its sub-verbs check, show, reload and import."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def _check(args: Namespace) -> None:
 
 
 def _print(found: dict[str, Any], args: Namespace) -> None:
-    """Print curves."""
+    """Print the curves of a job or a node as charts."""
     for error in found["errors"]:
         print_note(error)
     rows = [line for curve in found["curves"] for line in _lines(curve)]

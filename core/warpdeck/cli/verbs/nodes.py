@@ -1,4 +1,4 @@
-"""`warpdeck node add|ls|show|check|drain|resume|rm`."""
+"""The verb `warpdeck node` with its sub-verbs add, ls, show, check, drain, resume and rm."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Completes the record with Slurm's accounting: how jobs ended that nobody saw end, and what jobs used.
+"""Completes the record with Slurm's accounting: the ends of jobs that left the queue between two looks, and the usage of jobs.
 
-Each job is asked for once after its end, many jobs with one command, and slurmdbd answers, not slurmctld. A site without
-accounting is served from what the queue showed.
+Each job is asked for once after its end. One command asks for many jobs, and slurmdbd answers it instead of slurmctld. At a
+site without accounting, the record keeps the last state that the queue showed.
 """
 
 from __future__ import annotations
