@@ -98,6 +98,7 @@ class DeckApp(TerminalApp):
             self.refresher,
             DesktopNotifications(self),
             load_later=lambda: self.call_after_refresh(self._load_later),
+            on_ready=lambda: self.call_after_refresh(self._offer_sessions),
         )
         self._start = Start(*at, moment)
         self._own_keys = KeyBindings()
@@ -196,6 +197,17 @@ class DeckApp(TerminalApp):
         if self.front is not None:
             self.front.draw()
             self.front.draw_scheduler()
+
+    def _offer_sessions(self) -> None:
+        """Tell the user about sessions that no terminal shows, and move the cursor to the latest one.
+
+        A session stays without a terminal if the window was closed or the SSH connection was lost.
+        """
+        if any(row.interactive for row in self.board.jobs.values()):
+            # Only now, because the first frame does not need the module.
+            from .left_sessions import offer_sessions
+
+            offer_sessions(self)
 
     @work(group="warming")
     async def _load_later(self) -> None:

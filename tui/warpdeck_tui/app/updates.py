@@ -16,6 +16,7 @@ class Updates:
     """Listener of the connection (`data.connection.Listener`).
 
     `load_later` is called once there is something to look at. It starts to load the remaining modules.
+    `on_ready` is called once, when the complete state was received for the first time.
     """
 
     def __init__(
@@ -25,12 +26,14 @@ class Updates:
         notifications: DesktopNotifications,
         *,
         load_later: Callable[[], object],
+        on_ready: Callable[[], object],
     ) -> None:
         self._board = board
         self._refresher = refresher
         self._notifications = notifications
         self._load_later = load_later
-        self._has_begun = False
+        self._on_ready = on_ready
+        self._has_begun = self._was_ready = False
 
     def linked(self, welcome: Welcome) -> None:
         self._board.user, self._board.away = welcome.user, ""
@@ -44,6 +47,9 @@ class Updates:
         self._board.apply(delta)
         self._begin()
         self._refresher.redraw_later()
+        if self._board.ready and not self._was_ready:
+            self._was_ready = True
+            self._on_ready()
 
     def looked(self, engine: EngineRow) -> None:
         self._board.use_engine(engine)
