@@ -140,8 +140,9 @@ class QueueScreen(JobListScreen):
         self.use_columns(self._kept().columns)
 
     def _kept(self) -> Views:
-        """Return the saved views. If the file cannot be used, the user is told and the defaults are
-        returned.
+        """Return the saved views.
+
+        If the file cannot be read, show the error to the user and return no views.
         """
         try:
             return read_views(self._file)
