@@ -174,7 +174,8 @@ class ThemeManager:
 
     def use(self, name: str) -> None:
         """Apply this theme, with the present content of its file."""
-        self._complete()
+        if name not in self._themes:
+            self._complete()
         if name == self._app.theme:
             self._app.mutate_reactive(type(self._app).theme)
         else:
@@ -182,6 +183,12 @@ class ThemeManager:
         self._styled = ""
         empty_caches()
         self._app.recolour()
+
+    def recolor_for_terminal(self) -> None:
+        """Apply the current theme again, because the terminal turned out to have other colors."""
+        for theme in self._themes.values():
+            self._app.register_theme(to_textual(self._for_terminal(theme)))
+        self.use(self._app.theme)
 
     def use_next(self) -> None:
         self._complete()

@@ -186,6 +186,25 @@ async def test_a_terminal_of_256_colors_shows_only_colors_of_its_palette(folder:
             assert not rgb_colors(ui)
 
 
+@pytest.mark.usefixtures("many_colors")
+async def test_the_setting_for_rgb_colors_needs_no_answer(folder: Path) -> None:
+    path = Path(config_dir()) / "app.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text('colors = "rgb"\n')
+    async with run_app(folder, theme="deck-dark") as ui:
+        await ui.until(lambda: background(ui) == "#10131B", "the RGB color")
+        assert str(ui.app.palette["accent"].color).find("#5ad4e6") >= 0
+
+
+async def test_the_setting_for_256_colors_takes_precedence_over_colorterm(folder: Path) -> None:
+    path = Path(config_dir()) / "app.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text('colors = "256"\n')
+    async with run_app(folder, theme="deck-dark") as ui:
+        await ui.until(lambda: background(ui) == "#121212", "the color of the palette")
+        await ui.until(lambda: not rgb_colors(ui), "no RGB color")
+
+
 def rgb_colors(ui: AppPilot) -> set[str]:
     """Return the colors on the front screen that are no numbers of a palette."""
     styles = [
