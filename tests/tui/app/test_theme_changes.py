@@ -74,16 +74,16 @@ async def test_the_picker_shows_each_theme_and_keeps_the_chosen_one(folder: Path
         await ui.press("T")
         await ui.shows("THEME", first, "deck-light")
         await ui.press("end")
-        await ui.until(lambda: ui.app.theme == "deck-safe", "the theme under the cursor")
+        await ui.until(lambda: ui.app.theme == "solarized-light", "the theme under the cursor")
         await ui.press("escape")
         await ui.until(lambda: ui.app.theme == first, "the previous theme")
         await ui.press("T")
         await ui.until(lambda: isinstance(ui.app.screen, ThemePicker), "the picker")
         await ui.press("end", "enter")
         await ui.until(lambda: not isinstance(ui.app.screen, ThemePicker), "the picker gone")
-        assert ui.app.theme == "deck-safe"
+        assert ui.app.theme == "solarized-light"
     async with run_app(folder) as ui:
-        assert ui.app.theme == "deck-safe"
+        assert ui.app.theme == "solarized-light"
     async with run_app(folder, theme="deck-light") as ui:
         assert ui.app.theme == "deck-light"
 
