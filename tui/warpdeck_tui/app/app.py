@@ -49,6 +49,8 @@ from .job_forms import JobForms
 from .key_bindings import KeyBindings
 from .navigation import Navigator, Start
 from .refresher import Refresher
+from .site_facts import LOOK_S as SITE_LOOK_S
+from .site_facts import look_at_site
 from .undo import undo_change
 from .updates import Updates
 
@@ -98,6 +100,7 @@ class DeckApp(TerminalApp):
             self.refresher,
             DesktopNotifications(self),
             load_later=lambda: self.call_after_refresh(self._load_later),
+            look_at_site=lambda: self.call_after_refresh(self._look_at_site),
         )
         self._start = Start(*at, moment)
         self._own_keys = KeyBindings()
@@ -143,6 +146,7 @@ class DeckApp(TerminalApp):
         self._use_settings()
         self.choose_colors(self.settings.colors)
         self.set_interval(LOOK_S, self._look_at_themes)
+        self.set_interval(SITE_LOOK_S, self._look_at_site)
         self._read_keys()
         self.navigation.begin(self._start)
         # Connect only after the empty screen is drawn, because connecting may have to start a controller.
@@ -155,6 +159,12 @@ class DeckApp(TerminalApp):
     async def _look_at_themes(self) -> None:
         if self.app_focus:
             await self.looks.look_again()
+
+    @work(exclusive=True, group="site")
+    async def _look_at_site(self) -> None:
+        if self.app_focus and self.board.ready:
+            await look_at_site(self.core, self.board)
+            self.refresher.redraw_later()
 
     def _use_settings(self) -> None:
         try:
@@ -199,7 +209,7 @@ class DeckApp(TerminalApp):
     def _draw_front(self) -> None:
         if self.front is not None:
             self.front.draw()
-            self.front.draw_scheduler()
+            self.front.draw_top()
 
     @work(group="warming")
     async def _load_later(self) -> None:

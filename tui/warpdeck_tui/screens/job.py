@@ -23,8 +23,9 @@ from warpdeck.base.errors import UserError
 from warpdeck.protocol.job_rows import JobDetail, JobRow
 from warpdeck.protocol.site_rows import ForecastRow
 from warpdeck_tui.screens.shared.code_pane import CodePane
-from warpdeck_tui.screens.shared.deck_screen import DeckScreen, Folded, SchedulerLine, TextPane, paint
+from warpdeck_tui.screens.shared.deck_screen import DeckScreen, Folded, TextPane, paint
 from warpdeck_tui.screens.shared.dialogs import Choose, TextPage
+from warpdeck_tui.screens.shared.frames import Frame
 from warpdeck_tui.screens.shared.job_log import JobLog
 from warpdeck_tui.screens.shared.key_line import KeyLine
 from warpdeck_tui.screens.shared.tab_line import TabLine
@@ -79,19 +80,19 @@ class JobScreen(DeckScreen):
         self._shows_metrics = False
 
     def compose(self) -> ComposeResult:
-        yield Static("", id="head", markup=False)
-        yield Static("", id="status", markup=False)
-        yield SchedulerLine()
-        yield TabLine()
-        with Container(id="split"):
-            yield JobLog(self.key, id="log", channel=self._channel, changed=self.draw)
-            with Vertical(id="beside"):
-                yield MetricsPane(self.key, id="metrics", changed=self._arrange)
-                yield Static("", id="side", markup=False)
-            yield TextPane(id="details")
-            yield TextPane(id="gpus")
-            yield CodePane(id="code")
-            yield TextPane(id="events")
+        yield from self.top()
+        with Frame(is_main=True):
+            yield Static("", id="status", markup=False)
+            yield TabLine()
+            with Container(id="split"):
+                yield JobLog(self.key, id="log", channel=self._channel, changed=self.draw)
+                with Vertical(id="beside"):
+                    yield MetricsPane(self.key, id="metrics", changed=self._arrange)
+                    yield Static("", id="side", markup=False)
+                yield TextPane(id="details")
+                yield TextPane(id="gpus")
+                yield CodePane(id="code")
+                yield TextPane(id="events")
         yield KeyLine()
 
     def arrive(self) -> None:
@@ -199,10 +200,7 @@ class JobScreen(DeckScreen):
         if row is None:
             self.set_head(f"job {self.key}   {self._told or 'Loading...'}")
             return
-        head = self.query_one("#head", Static)
-        away = self.deck.board.away
-        head.set_class(bool(away), "away")
-        head.update(f" ⚠ {away}" if away else paint([view.head(row, now=now)], styles))
+        self.set_title(view.head(row, now=now))
         died_of = self._ended.words if self._ended else ""
         self.query_one("#status", Static).update(paint([view.status(row, now=now, died_of=died_of)], styles))
         log = self.log_pane

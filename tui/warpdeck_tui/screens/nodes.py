@@ -13,14 +13,15 @@ from typing import ClassVar
 from textual import work
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Container, Vertical
+from textual.containers import Container
 from textual.widgets import Static
 
 from warpdeck.base.errors import UserError
 from warpdeck.notation.values.time_points import parse_past
 from warpdeck.protocol.node_rows import GpuRow, NodeRow, PastNodeRow
-from warpdeck_tui.screens.shared.deck_screen import Folded, SchedulerLine
+from warpdeck_tui.screens.shared.deck_screen import Folded
 from warpdeck_tui.screens.shared.dialogs import Ask
+from warpdeck_tui.screens.shared.frames import Frame
 from warpdeck_tui.screens.shared.key_line import KeyLine
 from warpdeck_tui.screens.shared.node_verbs import NodeVerbs
 from warpdeck_tui.table.bindings import bindings
@@ -102,13 +103,12 @@ class NodesScreen(NodeVerbs):
         """The label of the job under the cursor, whose GPUs are highlighted."""
 
     def compose(self) -> ComposeResult:
-        yield Static("", id="head", markup=False)
-        yield SchedulerLine()
+        yield from self.top()
         with Container(id="split"):
-            with Vertical(id="main"):
+            with Frame(id="main", is_main=True):
                 yield CellGrid(self.deck.palette, id="grid", bars=not self.deck.low_bandwidth)
                 yield VirtualTable(COLUMNS, self.deck.palette, empty="", id="nodes")
-            yield Static("", id="under", markup=False)
+            yield Static("", id="under", classes="framed", markup=False)
         yield KeyLine()
 
     def arrive(self) -> None:
@@ -157,7 +157,7 @@ class NodesScreen(NodeVerbs):
         if shown and metric != "owner" and all_unmeasured(nodes):
             shown += f" ({NO_READINGS})"
         free = f"{fragmentation(nodes)}   " if metric == "owner" and not self._listed else ""
-        self.query_one("#head").set_class(self._at is not None, "past")
+        self.query_one("#main").set_class(self._at is not None, "past")
         self.set_head(self._head(shown, f"{free}{summary(nodes)}"))
         self._describe()
 

@@ -24,7 +24,8 @@ from warpdeck_tui.viewmodels.jobs.verbs import JOB_VERBS, fits
 from warpdeck_tui.widgets.rows import RowSource
 from warpdeck_tui.widgets.virtual_table import VirtualTable
 
-from .deck_screen import DeckScreen, SchedulerLine, paint
+from .deck_screen import DeckScreen, paint
+from .frames import Frame
 from .key_line import KeyLine
 
 TICK_S = 1.0
@@ -54,11 +55,11 @@ class JobListScreen(DeckScreen):
         self.columns: tuple[str, ...] = self.first_columns
 
     def compose(self) -> ComposeResult:
-        yield Static("", id="head", markup=False)
-        yield SchedulerLine()
-        yield VirtualTable(
-            columns_of(self.columns), self.deck.palette, empty="Connecting...", id="queue", marks=True
-        )
+        yield from self.top()
+        with Frame(is_main=True):
+            yield VirtualTable(
+                columns_of(self.columns), self.deck.palette, empty="Connecting...", id="queue", marks=True
+            )
         yield Static("", id="told", markup=False)
         yield FilterLine(id="filter", placeholder=FILTER_EXAMPLE, compact=True, select_on_focus=False)
         yield KeyLine()
@@ -114,7 +115,7 @@ class JobListScreen(DeckScreen):
 
     @abstractmethod
     def words(self) -> str:
-        """Return the head line's text about the rows."""
+        """Return the title's text about the rows."""
 
     @abstractmethod
     def nothing(self) -> str:

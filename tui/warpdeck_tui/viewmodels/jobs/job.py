@@ -47,7 +47,7 @@ def head(row: JobRow, *, now: float) -> Line:
     ran = ran_s(row, now)
     limit = f" of {format_duration(row.time_limit_s)}" if row.time_limit_s and row.end is None else ""
     cells = [
-        Cell(f" job {row.label}", "accent"),
+        Cell(f"job {row.label}", "accent"),
         Cell(f"  {shortened(printable(row.name), NAME_COLUMNS)}  "),
         Cell(f"{glyph(row.state)} {row.state}", row.state),
         Cell("" if ran is None else f"  {format_duration(ran)}{limit}"),
