@@ -145,12 +145,16 @@ class DeckApp(TerminalApp):
     def on_mount(self) -> None:
         self.looks.tell()
         self._use_settings()
+        self.choose_colors(self.settings.colors)
         self.set_interval(LOOK_S, self._look_at_themes)
         self.set_interval(SITE_LOOK_S, self._look_at_site)
         self._read_keys()
         self.navigation.begin(self._start)
         # Connect only after the empty screen is drawn, because connecting may have to start a controller.
         self.call_after_refresh(self._watch)
+
+    def recolor_for_terminal(self) -> None:
+        self.looks.recolor_for_terminal()
 
     @work(exclusive=True, group="themes")
     async def _look_at_themes(self) -> None:
