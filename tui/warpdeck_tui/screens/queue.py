@@ -10,7 +10,7 @@ from textual.binding import BindingType
 from warpdeck.notation.filters.job_filter import plain_words
 from warpdeck.protocol.job_rows import JobRow
 from warpdeck_tui import screens
-from warpdeck_tui.screens.shared.job_list import FilterLine, JobListScreen
+from warpdeck_tui.screens.shared.job_list import MOST_MARKED, FilterLine, JobListScreen
 from warpdeck_tui.table.bindings import bindings
 from warpdeck_tui.user_files.saved_views import (
     View,
@@ -24,10 +24,6 @@ from warpdeck_tui.viewmodels.jobs.listing import Choice, Listing
 from warpdeck_tui.viewmodels.jobs.queue import summary
 from warpdeck_tui.widgets.rows import RowSource
 
-MOST_MARKED = 1_000
-"""Largest number of rows that can be marked at once. Each key processes all marks, and nobody reads a longer
-list before confirming.
-"""
 REST_S = 0.005
 """Seconds between two slices of a long queue, in which keys are handled."""
 

@@ -36,6 +36,10 @@ from .key_line import KeyLine
 from .preview import FIRST_COLUMNS, Preview
 
 TICK_S = 1.0
+MOST_MARKED = 1_000
+"""Largest number of rows that can be marked at once. Each key processes all marks, and nobody reads a longer
+list before confirming.
+"""
 FILTER_EXAMPLE = "text, user:me, state:F, gpu>4, name~llm, lr=0.1, !text"
 
 
@@ -181,8 +185,9 @@ class JobListScreen(DeckScreen):
         return Path(config_dir()) / "views.json"
 
     def saved_views(self) -> Views:
-        """Return the saved views. If the file cannot be used, the user is told and the defaults are
-        returned.
+        """Return the saved views.
+
+        If the file cannot be read, show the error to the user and return no views.
         """
         try:
             return read_views(self._file)
@@ -318,6 +323,11 @@ class JobListScreen(DeckScreen):
 
     def action_mark(self) -> None:
         self.table.mark()
+
+    def action_mark_range(self) -> None:
+        if not self.table.mark_range(most=MOST_MARKED):
+            words = f"Cannot mark more than {MOST_MARKED:,} rows. Narrow the list with a filter"
+            self.app.notify(words, severity="warning")
 
     def action_clear(self) -> None:
         """Clear the marks or, if there are none or the filter line has the focus, the filter."""
