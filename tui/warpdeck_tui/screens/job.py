@@ -15,7 +15,7 @@ from textual import events, work
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.command import SimpleCommand
-from textual.containers import Container
+from textual.containers import Container, Vertical
 from textual.widget import Widget
 from textual.widgets import Static
 
@@ -46,9 +46,9 @@ FORECAST_S = 30.0
 a scheduling pass.
 """
 ON_METRICS = ("next_metric", "turn_axis", "smooth", "lay_over", "take_away")
-"""Actions that apply only to the "Metrics" pane."""
-WIDE_COLUMNS = 116
-"""Least width in columns at which the details are shown beside the log."""
+"""Actions that apply only while the metrics are visible."""
+WIDE_COLUMNS = 120
+"""Least width in columns at which the metrics and the most important facts are shown beside the log."""
 
 
 class JobScreen(DeckScreen):
@@ -76,6 +76,7 @@ class JobScreen(DeckScreen):
         self._ended: PostMortem | None = None
         self._told = ""
         self._following = False
+        self._shows_metrics = False
 
     def compose(self) -> ComposeResult:
         yield Static("", id="head", markup=False)
@@ -84,12 +85,13 @@ class JobScreen(DeckScreen):
         yield TabLine()
         with Container(id="split"):
             yield JobLog(self.key, id="log", channel=self._channel, changed=self.draw)
-            yield MetricsPane(self.key, id="metrics")
+            with Vertical(id="beside"):
+                yield MetricsPane(self.key, id="metrics", changed=self._arrange)
+                yield Static("", id="side", markup=False)
             yield TextPane(id="details")
             yield TextPane(id="gpus")
             yield CodePane(id="code")
             yield TextPane(id="events")
-            yield Static("", id="side", markup=False)
         yield KeyLine()
 
     def arrive(self) -> None:
@@ -129,8 +131,7 @@ class JobScreen(DeckScreen):
     def recolour(self) -> None:
         for log in self.query(LogView):
             log.use_palette(self.deck.palette)
-        if self._pane == "metrics":
-            self.query_one(MetricsPane).recolour()
+        self.query_one(MetricsPane).recolour()
         if self._detail is not None:
             self._fill(self._detail)
 
@@ -208,8 +209,8 @@ class JobScreen(DeckScreen):
         words = view.log_words(row, written=log.written, is_empty=log.found_empty, told=log.told)
         tabs = view.tabs(self._pane, channel=log.channel, node=log.node, waiting=words)
         self.query_one(TabLine).show(tabs, [f"screen.{name}" for name in view.PANES], styles)
-        if self._pane == "metrics":
-            self.query_one(MetricsPane).look(ended=row.end is not None)
+        if self._pane == "metrics" or self._is_wide:
+            self.query_one(MetricsPane).look(ended=row.end is not None, log_bytes=log.received_bytes)
         self.show_keys()
 
     def _fill(self, detail: JobDetail) -> None:
@@ -261,10 +262,22 @@ class JobScreen(DeckScreen):
             self.query_one(CodePane).look(self._detail.snapshot)
         self.draw()
 
+    @property
+    def _is_wide(self) -> bool:
+        """Whether the log has the metrics and the most important facts beside it."""
+        return self._pane == "log" and self.size.width >= WIDE_COLUMNS
+
     def _arrange(self) -> None:
+        metrics, alone = self.query_one(MetricsPane), self._pane == "metrics"
         for name in view.PANES:
-            self.query_one(f"#{name}").display = name == self._pane
-        self.query_one("#side").display = self._pane == "log" and self.size.width >= WIDE_COLUMNS
+            if name != "metrics":
+                self.query_one(f"#{name}").display = name == self._pane
+        metrics.display = self._shows_metrics = alone or (self._is_wide and metrics.has_metrics)
+        self.query_one("#side").display = self._is_wide
+        beside = self.query_one("#beside")
+        beside.display = alone or self._is_wide
+        beside.set_class(alone, "-alone")
+        beside.set_class(self._shows_metrics, "-curves")
 
     def action_next_pane(self) -> None:
         self._show_pane(view.PANES[(view.PANES.index(self._pane) + 1) % len(view.PANES)])
@@ -282,7 +295,7 @@ class JobScreen(DeckScreen):
         if action in ("diff", "diff_job"):
             return self._detail is not None and bool(self._detail.snapshot)
         if action in ON_METRICS:
-            return self._pane == "metrics"
+            return self._pane == "metrics" or (action == "next_metric" and self._shows_metrics)
         if action == "next_task":
             return self.row is not None and self.row.array_task_id is not None
         if action == "next_node":
@@ -290,7 +303,7 @@ class JobScreen(DeckScreen):
         return self._pane == "log" if action == "stream" else super().applies(action)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if action in ON_METRICS and self._pane != "metrics":
+        if action in ON_METRICS and not self._shows_metrics:
             return False
         return super().check_action(action, parameters)
 
