@@ -156,7 +156,7 @@ class StaticSite:
             "submitted by alice",
             "started on gpu[01-02]",
             "ended: exit 1",
-            "cancelled by bob",
+            "canceled by bob",
             "held by alice",
         )
         return [EventRow(at=NOW - 97 * at, job=90 + at % 43, text=texts[at % 5]) for at in range(60)]

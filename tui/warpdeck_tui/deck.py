@@ -57,7 +57,7 @@ class JobActions(Protocol):
 
 
 class Navigation(Protocol):
-    """Opens screens."""
+    """The methods that open screens."""
 
     def show_queue(self) -> None:
         """Close all screens above the queue."""

@@ -19,11 +19,11 @@ from rich.style import Style
 
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import config_dir
-from warpdeck_tui.table.palette import FEW_COLOURS
+from warpdeck_tui.table.palette import FEW_COLOURS, MANY_COLOURS
 from warpdeck_tui.terminal.library_caches import empty_caches
+from warpdeck_tui.user_files.theme_file import ThemeFile, for_256_colors
 from warpdeck_tui.user_files.themes import (
     ANSI_THEME,
-    ThemeFile,
     load_theme,
     shipped_folder,
     text_styles,
@@ -72,12 +72,19 @@ class ThemeManager:
         """Map style names of the line widgets to their styles in the current theme."""
         if self._styled != self._app.theme:
             chosen = self._themes.get(self._app.theme)
-            self._styled, self._styles = self._app.theme, text_styles(chosen) if chosen else {}
+            self._styled, self._styles = (
+                self._app.theme,
+                (text_styles(self._for_terminal(chosen)) if chosen else {}),
+            )
         return self._styles
 
     @property
     def _few_colours(self) -> bool:
         return self._app.console.color_system in FEW_COLOURS
+
+    def _for_terminal(self, theme: ThemeFile) -> ThemeFile:
+        """Return the theme in the colors that the terminal has."""
+        return for_256_colors(theme) if self._app.console.color_system == MANY_COLOURS else theme
 
     @property
     def _fallback(self) -> str:
@@ -162,7 +169,7 @@ class ThemeManager:
         self._kept = {path: kept for path, (kept, _) in found.items()}
         self._themes = {kept.theme.name: kept.theme for kept in self._kept.values() if kept.theme is not None}
         for theme in self._themes.values():
-            self._app.register_theme(to_textual(theme))
+            self._app.register_theme(to_textual(self._for_terminal(theme)))
         return [notice for _, notice in found.values() if notice]
 
     def use(self, name: str) -> None:

@@ -16,6 +16,7 @@ from warpdeck_tui.screens.queue import QueueScreen
 from warpdeck_tui.screens.reserve import Reserve
 from warpdeck_tui.screens.rule import RuleForm
 from warpdeck_tui.screens.sessions import SessionsScreen
+from warpdeck_tui.screens.shared.confirm_tasks import ConfirmTasks
 from warpdeck_tui.screens.shared.deck_screen import TextPane
 from warpdeck_tui.screens.shared.dialogs import Ask, Choose, Confirm, DonePage, Fill, HelpPage, TextPage
 from warpdeck_tui.screens.shared.diff_page import DiffPage
@@ -47,6 +48,7 @@ OWNERS: dict[str, tuple[type[DOMNode], ...]] = {
     "moves": (LogView, CellGrid, VirtualTable, TextPane, ScrolledLines),
     "filter": (FilterLine,),
     "confirm": (Confirm,),
+    "tasks": (ConfirmTasks,),
     "ask": (Ask,),
     "form": (FormLine,),
     "script": (ScriptText,),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from rich.color import ColorType
 from rich.segment import Segment
 from tests.tui.app.app_pilot import AppPilot, run_app
 from textual.color import Color
@@ -164,3 +165,34 @@ async def test_the_text_cursor_is_visible_with_16_colors(folder: Path) -> None:
         assert style is not None and style.reverse
         assert style.color is None or style.color.is_default
         assert style.bgcolor is None or style.bgcolor.is_default
+
+
+@pytest.fixture
+def many_colors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal of 256 colors, as over SSH, which does not forward COLORTERM."""
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("COLORTERM")
+
+
+@pytest.mark.usefixtures("many_colors")
+async def test_a_terminal_of_256_colors_shows_only_colors_of_its_palette(folder: Path) -> None:
+    async with run_app(folder, theme="deck-dark") as ui:
+        await ui.cluster.submit("llama")
+        await ui.shows("\u25cf R")
+        assert background(ui) == "#121212"
+        for keys in ((), ("question_mark",), ("escape", "n"), ("escape", "colon")):
+            await ui.press(*keys)
+            await ui.settle()
+            assert not rgb_colors(ui)
+
+
+def rgb_colors(ui: AppPilot) -> set[str]:
+    """Return the colors on the front screen that are no numbers of a palette."""
+    styles = [
+        segment.style
+        for strip in ui.app.screen._compositor.render_strips()
+        for segment in strip
+        if segment.style
+    ]
+    colors = {color for style in styles for color in (style.color, style.bgcolor) if color is not None}
+    return {str(color) for color in colors if color.type is ColorType.TRUECOLOR}

@@ -14,7 +14,7 @@ from warpdeck.base.paths import config_dir
 from warpdeck.notation.filters.job_filter import plain_words
 from warpdeck.protocol.job_rows import JobRow
 from warpdeck_tui import screens
-from warpdeck_tui.screens.shared.job_list import FilterLine, JobListScreen
+from warpdeck_tui.screens.shared.job_list import MOST_MARKED, FilterLine, JobListScreen
 from warpdeck_tui.table.bindings import bindings
 from warpdeck_tui.user_files.saved_views import (
     View,
@@ -31,10 +31,6 @@ from warpdeck_tui.viewmodels.jobs.listing import Choice, Listing
 from warpdeck_tui.viewmodels.jobs.queue import summary
 from warpdeck_tui.widgets.rows import RowSource
 
-MOST_MARKED = 1_000
-"""Largest number of rows that can be marked at once. Each key processes all marks, and nobody reads a longer
-list before confirming.
-"""
 REST_S = 0.005
 """Seconds between two slices of a long queue, in which keys are handled."""
 
@@ -144,8 +140,9 @@ class QueueScreen(JobListScreen):
         self.use_columns(self._kept().columns)
 
     def _kept(self) -> Views:
-        """Return the saved views. If the file cannot be used, the user is told and the defaults are
-        returned.
+        """Return the saved views.
+
+        If the file cannot be read, show the error to the user and return no views.
         """
         try:
             return read_views(self._file)

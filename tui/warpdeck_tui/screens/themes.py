@@ -18,7 +18,7 @@ from warpdeck_tui.deck import Deck
 from warpdeck_tui.screens.shared.deck_screen import Arrives, paint
 from warpdeck_tui.screens.shared.key_line import DialogKeys
 from warpdeck_tui.table.bindings import bindings
-from warpdeck_tui.user_files.themes import ThemeFile
+from warpdeck_tui.user_files.theme_file import ThemeFile
 from warpdeck_tui.viewmodels import Cell, Line
 from warpdeck_tui.widgets.virtual_table import Column, VirtualTable
 

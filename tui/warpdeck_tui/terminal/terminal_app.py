@@ -26,8 +26,10 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from warpdeck_agent.client.visible import CONTROL_CODES
+from warpdeck_tui.table.palette import MANY_COLOURS
 from warpdeck_tui.widgets.line_view import LineView
 
+from .colors import Colors256
 from .driver import LinuxDriver, TerminalDriver
 from .frame import Frame, Written
 from .glyph_sets import ascii_text
@@ -104,6 +106,8 @@ class TerminalApp(OpenApp):
     ) -> None:
         super().__init__(ansi_color=ansi_color)
         self.add_line_filter(Harmless())
+        self.colors256 = Colors256(enabled=self.console.color_system == MANY_COLOURS)
+        self.add_line_filter(self.colors256)
         if plain_signs:
             self.add_line_filter(Ascii())
         self.animation_level = "none"

@@ -119,7 +119,7 @@ class OpenDriver(LinuxDriver):
         self._file: Any = self.guarded_file(self._file)
 
     def guarded_file(self, file: Any) -> Any:
-        """Return the file to write to in place of `file`, the standard error of the process."""
+        """Return the file to which Textual writes the screen. `file` is Textual's own choice, the standard error."""
         return file
 
     def leave_app(self) -> None:

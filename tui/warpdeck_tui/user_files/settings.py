@@ -24,7 +24,7 @@ MAX_SETTINGS_BYTES = 64 * 1024
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The settings.
+    """The user's settings of the app.
 
     `notify` selects the jobs whose start and end are reported on the desktop. If `ascii` is None, the
     terminal's locale decides.

@@ -12,10 +12,11 @@ from warpdeck.base.errors import UserError
 from warpdeck.base.output import clean, print_json, print_note
 from warpdeck.base.paths import OWN, SITE_HOME, SLURM, Paths
 from warpdeck.base.shared_home import open_to_all
+from warpdeck.cli.arguments import JSON, Argument, UsageError
 from warpdeck.cli.shared.engine_offer import offer_engine
 from warpdeck.cli.shared.engine_option import ENGINE, chosen_paths
 from warpdeck.cli.shared.progress import progress
-from warpdeck.cli.verb import JSON, Argument, UsageError, Verb
+from warpdeck.cli.verb import Verb
 from warpdeck.client.blocking_client import GONE, SyncClient
 from warpdeck.notation.values.durations import format_duration
 

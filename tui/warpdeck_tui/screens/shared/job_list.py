@@ -28,6 +28,10 @@ from .deck_screen import DeckScreen, SchedulerLine, paint
 from .key_line import KeyLine
 
 TICK_S = 1.0
+MOST_MARKED = 1_000
+"""Largest number of rows that can be marked at once. Each key processes all marks, and nobody reads a longer
+list before confirming.
+"""
 FILTER_EXAMPLE = "text, user:me, state:F, gpu>4, name~llm, lr=0.1, !text"
 
 
@@ -237,6 +241,11 @@ class JobListScreen(DeckScreen):
 
     def action_mark(self) -> None:
         self.table.mark()
+
+    def action_mark_range(self) -> None:
+        if not self.table.mark_range(most=MOST_MARKED):
+            words = f"Cannot mark more than {MOST_MARKED:,} rows. Narrow the list with a filter"
+            self.app.notify(words, severity="warning")
 
     def action_clear(self) -> None:
         """Clear the marks or, if there are none or the filter line has the focus, the filter."""

@@ -37,10 +37,19 @@ from warpdeck_tui.viewmodels.jobs.priorities import (
     priority_command,
     priority_title,
 )
-from warpdeck_tui.viewmodels.jobs.queue import commands, confirmation, names_of, targets, tasks_of
+from warpdeck_tui.viewmodels.jobs.queue import (
+    Question,
+    commands,
+    confirmation,
+    names_of,
+    targets,
+    tasks_of,
+)
+from warpdeck_tui.viewmodels.jobs.task_choice import one_array
 from warpdeck_tui.viewmodels.jobs.verbs import AT_ONCE, NO_JOB, TAKES_BACK, refusal, said_done, that_fit
 from warpdeck_tui.viewmodels.shell.sessions import shell_options
 
+from .confirm_tasks import ConfirmTasks
 from .dialogs import Ask, Choose, Confirm
 
 
@@ -60,16 +69,21 @@ class JobVerbs:
         if not rows:
             self._warn(refusal(verb, found[0]) if found else NO_JOB)
             return
-        names = targets(verb, rows, self._app.board.jobs.values())
         if verb in AT_ONCE and len(rows) == 1 and not rows[0].tasks_pending:
+            names = targets(verb, rows, self._app.board.jobs.values())
             self._app.run_worker(self._change(verb, names))
             return
 
+        def describe(some: Sequence[JobRow]) -> Question:
+            return confirmation(verb, some, self._app.board.jobs.values())
+
+        dialog = ConfirmTasks(rows, describe) if one_array(rows) is not None else Confirm(describe(rows))
+
         def act(sure: bool | None) -> None:
             if sure:
-                self._app.run_worker(self._change(verb, names))
+                self._app.run_worker(self._change(verb, dialog.question.names))
 
-        self._app.push_screen(Confirm(confirmation(verb, rows, self._app.board.jobs.values())), act)
+        self._app.push_screen(dialog, act)
 
     async def _change(self, verb: str, names: Sequence[str]) -> None:
         done = await self._told(verb, self._app.core.change(verb, names))

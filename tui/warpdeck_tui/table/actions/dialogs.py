@@ -8,6 +8,22 @@ DIALOG_ACTIONS = (
     Action(
         "confirm", "copy_command", "Y", "Copy command", "copy the equivalent command line", "Copy command"
     ),
+    Action(
+        "tasks",
+        "pending_only",
+        "w",
+        "Pending only",
+        "leave out the tasks that have started",
+        "Pending only",
+    ),
+    Action(
+        "tasks",
+        "choose_tasks",
+        "t",
+        "Choose tasks",
+        "enter the tasks: 12, 3-9, 16- (from 16 on), -7 (up to 7)",
+        "Choose tasks",
+    ),
     Action("ask", "submit", "enter", "OK", "confirm the answer", "OK"),
     Action("ask", "give_up", "escape", "Cancel", "change nothing", "Cancel"),
     Action("form", "submit", "enter", "Submit", "submit the job", "Submit", call="screen.submit"),

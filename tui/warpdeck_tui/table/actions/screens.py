@@ -123,6 +123,7 @@ SCREEN_ACTIONS = (
     ),
     Action("queue", "save_view", "W", "Save view", "save filter, users, sort order and columns under a name"),
     Action("queue", "mark", "space", "Mark", "mark the row; actions then apply to all marked rows"),
+    Action("queue", "mark_range", "v", "Mark range", "mark all rows from the last marked row to the cursor"),
     Action("queue", "mark_all", "V", "Mark all", "mark all listed rows, or unmark them"),
     Action("queue", "clear", "escape", "Clear", "clear the marks, then the filter"),
     Action("queue", "cancel", "c", "Cancel", "cancel the job", "Cancel", CHANGES),

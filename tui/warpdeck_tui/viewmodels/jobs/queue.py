@@ -21,6 +21,7 @@ from warpdeck_tui.widgets.meter import bar
 
 from .arrays import Fold, is_task
 from .order import rank
+from .task_choice import effect, one_array
 from .verbs import WHOLE_ARRAYS, refusal
 
 DAY_S = 86_400
@@ -221,10 +222,11 @@ def whole_arrays(verb: str, rows: Sequence[JobRow], everything: Iterable[JobRow]
     """
     if verb not in WHOLE_ARRAYS:
         return set()
-    chosen = {row.id for row in rows}
+    chosen = {(row.id, row.label) for row in rows}
     arrays = {row.array_job_id for row in rows if is_task(row)}
     met = [row for row in everything if row.array_job_id in arrays and not refusal(verb, row)]
-    left_out = {row.array_job_id for row in met if row.id not in chosen}
+    # A row with the same id and another label stands for some of the pending tasks only.
+    left_out = {row.array_job_id for row in met if (row.id, row.label) not in chosen}
     counts = Counter(row.array_job_id for row in met)
     return {array for array in arrays - left_out if counts[array] > 1}
 
@@ -258,11 +260,17 @@ def commands(verb: str, names: Sequence[str]) -> str:
 
 
 class Question(NamedTuple):
-    """A question before a change, the equivalent command line, and a line for each affected job."""
+    """A question before a change, the equivalent command line, and a line for each affected job.
+
+    `effect` says in one line which tasks will be affected and which will not, or is "". `names` are the names of
+    the jobs for the request.
+    """
 
     text: str
     command: str
     lines: tuple[str, ...] = ()
+    effect: str = ""
+    names: tuple[str, ...] = ()
 
 
 def confirmation(verb: str, rows: Sequence[JobRow], everything: Iterable[JobRow]) -> Question:
@@ -280,7 +288,12 @@ def confirmation(verb: str, rows: Sequence[JobRow], everything: Iterable[JobRow]
         what = f"all tasks of array {names[0]}"
     elif len(rows) == 1 and rows[0].tasks_pending:
         what = f"{plural(rows[0].tasks_pending, 'pending task')} of array {rows[0].array_job_id}"
-        begun = sum(row.end is None for row in tasks_of(rows[0], there))
-        if begun:
-            lines.append(f"{plural(begun, 'started task')} will continue")
-    return Question(f"{verb.capitalize()} {what}?", commands(verb, names), tuple(lines))
+    elif (number := one_array(rows)) is not None:
+        what = f"{plural(sum(max(1, row.tasks_pending) for row in rows), 'task')} of array {number}"
+    return Question(
+        f"{verb.capitalize()} {what}?",
+        commands(verb, names),
+        tuple(lines),
+        effect(verb, rows, there),
+        tuple(names),
+    )
