@@ -20,10 +20,11 @@ from warpdeck.base.paths import (
     default_paths,
 )
 from warpdeck.base.shared_home import open_site_gateway, open_to_all
+from warpdeck.cli.arguments import JSON, Argument, UsageError
 from warpdeck.cli.shared.engine_offer import offer_engine
 from warpdeck.cli.shared.engine_option import ENGINE, chosen_paths
 from warpdeck.cli.shared.progress import progress
-from warpdeck.cli.verb import JSON, Argument, UsageError, Verb
+from warpdeck.cli.verb import Verb
 from warpdeck.client.blocking_client import GONE, SyncClient
 from warpdeck.notation.values.durations import format_duration
 

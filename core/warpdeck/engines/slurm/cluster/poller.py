@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, contextmanager, suppress
 from typing import Protocol
 
+from warpdeck.base.background_task import background
 from warpdeck.base.errors import UserError
 from warpdeck.engines.slurm.commands import Record, SlurmCommands
 from warpdeck.engines.slurm.reading.config_table import read_config
@@ -268,15 +269,9 @@ class Poller:
                 evicted = self._monotonic()
                 self._cluster.evict()
 
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
+    def running(self) -> AbstractAsyncContextManager[None]:
         """Read while the block runs."""
-        task = asyncio.create_task(self.run())
-        try:
-            yield
-        finally:
-            task.cancel()
-            await asyncio.wait([task])
+        return background(self.run())
 
     def _next(self) -> tuple[Source, float]:
         """Return the source that is to be read next, and the seconds until then."""

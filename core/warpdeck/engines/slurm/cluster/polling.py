@@ -182,8 +182,8 @@ def interval_s(source: Source, last: Asked | None, *, allowed: float) -> float:
 def due_in_s(source: Source, last: Asked | None, *, allowed: float, urgent: bool, now: float) -> float:
     """Return the number of seconds until the command is due; 0 means now. An urgent one is due at once.
 
-    The interval counts from the last start whoever looked at that time, so that opening and closing the app again and
-    again does not cause more requests.
+    The interval counts from the last start of the command. So a user who opens and closes the app again and again does not
+    cause more requests.
     """
     if last is None or urgent:
         return 0.0

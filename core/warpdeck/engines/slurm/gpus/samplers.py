@@ -1,4 +1,4 @@
-"""Decides which of the user's running jobs are measured: those whose details a client has requested a short time ago."""
+"""Measures the GPUs of the user's running jobs. Only the jobs that a client has viewed a short time ago are measured."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 
+from warpdeck.base.background_task import background, cancel
 from warpdeck.base.errors import UserError
 from warpdeck.engines.slurm.cluster.allocations import Allocations
 from warpdeck.engines.slurm.cluster.cluster import Cluster
@@ -67,15 +68,11 @@ class Samplers:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Start and end steps while the block runs, and end all at its end."""
-        task = asyncio.create_task(self._run())
         try:
-            yield
+            async with background(self._run()):
+                yield
         finally:
-            tasks = [task, *self._running.values()]
-            for each in tasks:
-                if not each.cancelling():
-                    each.cancel()
-            await asyncio.wait(tasks)
+            await cancel(*self._running.values())
 
     def _is_measurable(self, job: Job) -> bool:
         is_running = job.state is JobState.RUNNING and job.uid == self.cluster.uid
