@@ -96,7 +96,7 @@ class SlurmCommands:
 
         Raises UserError or MalformedTable, the latter at the end.
         """
-        mark = _mark()
+        mark = new_mark()
         reader = TableReader(columns, mark)
         async with aclosing(self.pieces([*argv, "-O", format_argument(columns, mark)])) as pieces:
             async for text in pieces:
@@ -107,7 +107,7 @@ class SlurmCommands:
 
     async def accounting(self, argv: Sequence[str], columns: Sequence[Column]) -> list[Record]:
         """Return the records that sacct prints with these options. Raises UserError or MalformedTable."""
-        mark = _mark()
+        mark = new_mark()
         reader = TableReader(columns, mark)
         records: list[Record] = []
         form = ",".join(column.field for column in columns)
@@ -286,7 +286,7 @@ async def _decoded(stream: asyncio.StreamReader, command: str, deadline: float) 
     yield decoder.decode(b"", final=True)
 
 
-def _mark() -> str:
+def new_mark() -> str:
     """Return a mark that no user can know in advance. It ends each field, so it is short."""
     return "Z" + "".join(secrets.choice(LETTERS) for _ in range(MARK_LETTERS))
 

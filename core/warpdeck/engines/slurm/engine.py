@@ -36,6 +36,7 @@ from .gpus.samplers import Samplers
 from .history.accounting import INTERVAL_S, Accounting
 from .history.curves import NoCurves
 from .jobs import SlurmJobs
+from .nodes.node_looks import NodeLooks
 from .nodes.nodes import SlurmNodes
 from .orders.commands import OrderCommands
 from .orders.orders import SlurmOrders
@@ -101,6 +102,7 @@ async def slurm_engine(
         files = RunningFiles(cluster=made.cluster, poller=made.poller)
         links = _links(made, programs)
         steps, upkeep, samplers = _steps(made), Upkeep(submissions), _samplers(made, programs)
+        looks = NodeLooks(cluster=made.cluster, commands=made.commands, allowance=made.allowance)
         await asyncio.to_thread(remove_old, shared_folder(settings))
         async with (
             submissions.running(),
@@ -109,8 +111,9 @@ async def slurm_engine(
             links.running(),
             steps.running(),
             samplers.running(),
+            looks.running(),
         ):
-            yield _engine(made, submissions, links, steps, samplers)
+            yield _engine(made, submissions, links, steps, samplers, looks)
 
 
 @asynccontextmanager
@@ -178,6 +181,7 @@ def _engine(
     links: JobLinks,
     steps: SlurmSteps,
     samplers: Samplers,
+    looks: NodeLooks,
 ) -> Engine:
     cluster, clock = made.cluster, made.clock
     jobs = SlurmJobs(
@@ -206,7 +210,11 @@ def _engine(
         submissions=submissions,
         orders=_orders(made, submissions),
         nodes=SlurmNodes(
-            cluster=cluster, commands=made.commands, allowance=made.allowance, kept=made.site.kept
+            cluster=cluster,
+            commands=made.commands,
+            allowance=made.allowance,
+            kept=made.site.kept,
+            looks=looks,
         ),
         history=StateHistory(
             state=cluster.state,

@@ -13,13 +13,14 @@ from warpdeck.base.errors import UserError
 from warpdeck.engines.slurm.commands import Record, SlurmCommands
 from warpdeck.engines.slurm.reading.job_table import COLUMNS, SeenJob, read_job
 from warpdeck.engines.slurm.reading.marked_table import MalformedTable
-from warpdeck.engines.slurm.reading.node_table import flags_of, gpus_in_use, partitions_of, read_nodes
+from warpdeck.engines.slurm.reading.node_table import flags_of, gpus_in_use, partitions_of
 from warpdeck.engines.slurm.reading.partition_table import read_partitions
 from warpdeck.model import Job, JobId, JobState, NodeName
 
 from .allocations import Allocations
 from .cluster import Cluster
 from .job_changes import JobChanges, compare, find_vanished
+from .node_reading import read_node_rows
 from .polling import (
     ALWAYS,
     MINUTE_S,
@@ -35,7 +36,6 @@ from .polling import (
 log = logging.getLogger("warpdeck.slurm")
 
 SQUEUE = ("squeue", "--noheader", "--all", "--states=all")
-NODES = ("scontrol", "--oneliner", "--details", "show", "node")
 PARTITIONS = ("scontrol", "--oneliner", "show", "partition")
 RETRY_S = 5.0
 """Seconds until the next attempt after Slurm did not answer. An attempt that fails costs slurmctld nothing or little."""
@@ -355,15 +355,20 @@ class Poller:
         return found
 
     async def _read_nodes(self) -> None:
-        text = await self._commands.read(*NODES)
+        begun = self._cluster.clock()
+        text, rows = await read_node_rows(
+            self._commands,
+            clock=self._cluster.clock,
+            count=lambda rpcs: self._allowance.count(rpcs, self._monotonic()),
+        )
         partitions, _ = await self._read_seldom(PARTITIONS)
-        rows = read_nodes(text, at=self._cluster.clock())
         self._cluster.put_nodes(
             rows,
             partitions_of(text),
             read_partitions(partitions, rows),
             flags_of(text),
             gpus_in_use(text),
+            begun=begun,
         )
         await self.allocations.confirm()
 
