@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import pwd
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 from warpdeck.base.paths import Paths
@@ -184,6 +184,12 @@ def _engine(
     looks: NodeLooks,
 ) -> Engine:
     cluster, clock = made.cluster, made.clock
+
+    @contextmanager
+    def watched() -> Iterator[None]:
+        with made.poller.watched(), samplers.screen():
+            yield
+
     jobs = SlurmJobs(
         poller=made.poller,
         samplers=samplers,
@@ -196,7 +202,7 @@ def _engine(
             nodes=cluster.nodes,
             about=made.site.about,
             hub=cluster.hub,
-            watched=made.poller.watched,
+            watched=watched,
             clock=clock,
         ),
         end_waiters=cluster.ends,
