@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from warpdeck.cli.arguments import Argument, flat
 from warpdeck.cli.index import SUMMARIES, load
 from warpdeck.cli.slurm_verb import SlurmVerb
-from warpdeck.cli.verb import Argument, Verb, flat
+from warpdeck.cli.verb import Verb
 
 from .markdown import block, cell, code, escaped, page, prose, sentence, table
 

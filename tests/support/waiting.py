@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Literal, TypeVar
 
 T = TypeVar("T")
 WAIT_S = 60.0
 """Far longer than any operation takes on a shared machine."""
 _PAUSE_S = 0.05
+_ASKING_PAUSE_S = 0.2
+"""Pause for conditions that ask another process, such as slurmctld."""
 _SHORT_PAUSE_S = 0.002
 """Pause for conditions within one process, which are cheap to check."""
 
@@ -50,3 +52,19 @@ async def eventually_async(
                 f"timeout after {timeout_s} s of waiting for: {what() if callable(what) else what}"
             )
         await asyncio.sleep(_SHORT_PAUSE_S)
+
+
+async def eventually_awaited(
+    condition: Callable[[], Awaitable[T | Literal[False] | None]],
+    *,
+    timeout_s: float = WAIT_S,
+    what: str = "",
+) -> T:
+    """Like `eventually`, for conditions that are awaited. One evaluation may not take longer than the time left."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            while not (value := await condition()):
+                await asyncio.sleep(_ASKING_PAUSE_S)
+            return value
+    except TimeoutError:
+        raise AssertionError(f"timeout after {timeout_s} s of waiting for: {what}") from None

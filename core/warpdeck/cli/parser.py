@@ -6,13 +6,13 @@ import argparse
 import os
 from collections.abc import Callable, Iterable, Sequence
 
-from .verb import Argument, InvalidValue, UsageError, Verb, flat
+from .arguments import Argument, InvalidValue, Synopsis, UsageError, flat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing typing takes longer than answering a verb
     from typing import Any, NoReturn
 
-    from .verb import Item
+    from .arguments import Item
 
 USUAL_COLUMNS = 80
 _ALL_REQUIRED = "the following arguments are required: "
@@ -20,7 +20,7 @@ _ONE_REQUIRED, _ONE_REQUIRED_END = "one of the arguments ", " is required"
 """Texts of argparse around the names of missing arguments."""
 
 
-def parse(verb: Verb, words: Sequence[str]) -> argparse.Namespace:
+def parse(verb: Synopsis, words: Sequence[str]) -> argparse.Namespace:
     """Return the arguments. `row` is the row of the verb, or of the chosen sub-verb. Raises UserError."""
     args, unknown = parser_of(verb).parse_known_args(list(words))
     if unknown:
@@ -30,7 +30,7 @@ def parse(verb: Verb, words: Sequence[str]) -> argparse.Namespace:
     return args
 
 
-def _unknown(word: str, verb: Verb, prog: str) -> UsageError:
+def _unknown(word: str, verb: Synopsis, prog: str) -> UsageError:
     import difflib  # takes as long to import as the rest of the parser
 
     see = f"see `{prog} --help`"
@@ -45,20 +45,20 @@ def _unknown(word: str, verb: Verb, prog: str) -> UsageError:
     return UsageError(f"{prog}: unknown option {word}", f"did you mean {near[0]}?" if near else see)
 
 
-def parser_of(verb: Verb) -> Parser:
+def parser_of(verb: Synopsis) -> Parser:
     """Return the parser of a verb."""
     parser = Parser(prog=f"warpdeck {verb.name}".rstrip(), **_texts(verb))
     _fill(parser, verb)
     return parser
 
 
-def _texts(verb: Verb) -> dict[str, Any]:
+def _texts(verb: Synopsis) -> dict[str, Any]:
     examples = "examples:\n" + "\n".join(f"  {line}" for line in verb.examples)
     epilog = f"{examples}\n\n{verb.notes}" if verb.notes else examples
     return {"description": verb.about, "epilog": epilog, "formatter_class": _formatter}
 
 
-def _fill(parser: Parser, verb: Verb) -> None:
+def _fill(parser: Parser, verb: Synopsis) -> None:
     parser.set_defaults(row=verb, prog=parser.prog)
     _add(parser, verb.arguments)
     if verb.subverbs:
@@ -117,7 +117,7 @@ class Parser(argparse.ArgumentParser):
         missing = _missing(message)
         if not missing:
             raise UsageError(f"{self.prog}: {message}", see)
-        row: Verb = self.get_default("row")
+        row: Synopsis = self.get_default("row")
         if row.subverbs:
             step = "use one of " + ", ".join(each.name for each in row.subverbs)
         else:

@@ -12,7 +12,8 @@ from types import SimpleNamespace
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import default_paths
 
-from .verb import REST, USAGE_EXIT, Argument, InvalidValue, UsageError, Verb, flat
+from .arguments import REST, USAGE_EXIT, Argument, InvalidValue, UsageError, flat
+from .verb import Verb
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ class SlurmVerb(Verb):
             raise UsageError(f"{name}: {error}", f"see `warpdeck {self.name} --help`") from None
 
     def help_text(self) -> str:
-        """Return the help."""
+        """Return the text that --help prints."""
         if self.text is not None:
             return self.text()
         uses = "\n       ".join(f"warpdeck {self.name} {line}" for line in self.usage)

@@ -1,7 +1,7 @@
-"""The types of a verb's row, and the arguments that several verbs share.
+"""The type of a verb's row: its synopsis, and the functions that run it.
 
-A row is data: the name of a verb, its help, its arguments, and the functions that run it. `parser` parses a command line by it
-and prints the help, `verbs.completion` completes by it, and docs/generate writes the reference from it. Example:
+A row is data. `parser` parses a command line by it and prints the help, `verbs.completion` completes by it, and docs/generate
+writes the reference from it. Example:
 
     WHY = Verb(
         "why",
@@ -16,11 +16,11 @@ and prints the help, `verbs.completion` completes by it, and docs/generate write
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from warpdeck.base.errors import UserError
 from warpdeck.base.paths import default_paths
 
+from .arguments import Synopsis
 from .shared.progress import progress
 
 TYPE_CHECKING = False
@@ -30,109 +30,21 @@ if TYPE_CHECKING:  # importing argparse and typing takes longer than answering a
 
     from warpdeck.client.blocking_client import SyncClient
 
-    Item: TypeAlias = "Argument | Group"
+    from .arguments import Item
+
     Ask: TypeAlias = Callable[[SyncClient, Namespace], Any]
 
-USAGE_EXIT = 2
-"""Exit code for a wrong command line."""
-REST = "--"
-"""Name of an argument that holds all words after `--`."""
-JOBS, ANY_JOBS, PENDING_JOBS, RUNNING_JOBS = "jobs", "any jobs", "pending jobs", "running jobs"
-SUSPENDED_JOBS, TERMINALS = "suspended jobs", "terminals"
-NODES, PARTITIONS, USERS, ACCOUNTS = "nodes", "partitions", "users", "accounts"
-QOS, RESERVATIONS, STATES = "qos", "reservations", "states"
-"""Kinds of names that completion offers. JOBS are unfinished jobs, and ANY_JOBS include finished ones."""
-_KINDS = {"JOB": JOBS, "NODE": NODES, "USER": USERS, "STATE": STATES}
-"""Maps the name of a value to its kind."""
 
-
-class UsageError(UserError):
-    """A wrong command line."""
-
-    def __init__(self, message: str, hint: str) -> None:
-        super().__init__(message, hint, exit_code=USAGE_EXIT)
-
-
-class InvalidValue(Exception):
-    """Error for a value that the `parse` function of an argument rejects. The text names the value."""
-
-
-class Argument:
-    """An option or a positional argument, written as in a synopsis.
-
-    Examples are "--me" (a flag), "-u, --user USER,..." (an option with a value), "--step {1s,10s}" (choices), "JOB", "[JOB]"
-    (optional), "[JOB ...]" (any number), and "JOB ..." (at least one). `into` is the attribute of the parsed arguments, and
-    `completes` the kind of names that completion offers. Both follow from the spelling if they are not given. `parse` turns the
-    text into a value, or raises InvalidValue. An option that `repeats` collects its values in a list.
-    """
-
-    def __init__(
-        self,
-        spelling: str,
-        help: str = "",
-        *,
-        into: str = "",
-        default: object = None,
-        parse: Callable[[str], Any] | None = None,
-        choices: Iterable[str] = (),
-        completes: str = "",
-        repeats: bool = False,
-    ) -> None:
-        self.is_option = spelling.startswith("-")
-        *names, last = spelling.split(", ")
-        name, _, value = last.partition(" ") if self.is_option else ("", "", last)
-        self.nargs = ""
-        if not self.is_option:
-            inner = value[1:-1]
-            optional = value.startswith("[") and value.endswith("]") and inner.find("[") <= inner.find("]")
-            value = inner if optional else value
-            many = value.endswith(" ...")
-            value = value.removesuffix(" ...")
-            self.nargs = ("*" if optional else "+") if many else "?" if optional else ""
-            name = into or value.lower() + "s" * many
-        self.names = (*names, name)
-        self.value = value
-        self.help = help
-        self.into = into or name.lstrip("-").replace("-", "_")
-        self.choices = tuple(choices or (value.strip("{}").split(",") if value.startswith("{") else ()))
-        self.completes = completes or _KINDS.get(value.rstrip(",."), "")
-        self.is_flag = self.is_option and not value
-        self.repeats = repeats
-        self.parse = parse
-        if default is None and parse is None and (self.is_option or self.nargs == "?"):
-            default = False if self.is_flag else [] if repeats else ""
-        self.default = default
-
-
-class Group:
-    """A group of arguments: with its own title in the help, or with at most one that may be given."""
-
-    def __init__(self, *items: Item, title: str = "", required: bool = False) -> None:
-        self.items = items
-        self.title = title
-        self.required = required
-        """Exactly one of them must be given."""
-
-
-def flat(items: Iterable[Item]) -> Iterator[Argument]:
-    """Yield the arguments, and those of all groups, in their order."""
-    for item in items:
-        if isinstance(item, Group):
-            yield from flat(item.items)
-        else:
-            yield item
-
-
-class Verb:
+class Verb(Synopsis):
     """A row of the table of verbs.
 
     `run` runs the verb and returns its exit code. If the verb needs a connection to the controller, it has `ask` instead. With
     `show`, `ask` returns an answer. It is printed as JSON with --json, and by `show` otherwise; `failed` tells whether the exit
-    code is 1. `waits` is the line that a terminal shows while the answer takes long. `check` raises UserError for arguments that
-    do not fit together, before the connection is made.
+    code is 1. `waits` is the line that a terminal shows while the answer takes long. `check` is called before the connection is
+    made.
 
-    A verb that prints facts needs --json, unless `reads` is false. `notes` follow the examples in the help. A sub-verb has a
-    `summary`; the summaries of verbs are in the index. `internal` maps a first word that only our own scripts use to its function.
+    A verb that prints facts needs --json, unless `reads` is false. `internal` maps a first word that only our own scripts use to
+    its function.
     """
 
     def __init__(
@@ -154,20 +66,23 @@ class Verb:
         subverbs: Sequence[Verb] = (),
         internal: Mapping[str, Callable[[list[str]], int]] | None = None,
     ) -> None:
-        self.name = name
-        self.about = about or f"{summary[:1].upper()}{summary[1:]}."
-        self.arguments = arguments
-        self.examples = examples
-        self.notes = notes
-        self.summary = summary
+        super().__init__(
+            name,
+            about,
+            arguments,
+            examples=examples,
+            notes=notes,
+            summary=summary,
+            check=check,
+            subverbs=subverbs,
+        )
+        self.subverbs: Sequence[Verb] = subverbs
         self.reads = reads and not subverbs
-        self.check = check
         self.run = run
         self.ask = ask
         self.waits = waits
         self.show = show
         self.failed = failed
-        self.subverbs = subverbs
         self.internal = internal or {}
 
     def main(self, words: list[str]) -> int:
@@ -207,35 +122,3 @@ def connected() -> SyncClient:
 def request(kind: str, **fields: str) -> Ask:
     """Return the `ask` of a verb that sends one request. Each field of it is an attribute of the arguments."""
     return lambda client, args: client.call(kind, **{name: getattr(args, fields[name]) for name in fields})
-
-
-def number(least: int = 1, most: int = 10**9) -> Callable[[str], int]:
-    """Return the `parse` function of a whole number."""
-
-    def parse(text: str) -> int:
-        if not (text.isascii() and text.isdigit() and least <= int(text[:20]) <= most):
-            raise InvalidValue(f"{text[:20]!r} is not between {least} and {most:,}")
-        return int(text)
-
-    return parse
-
-
-def port(text: str) -> int:
-    """Parse the number of a port."""
-    if not (text.isascii() and text.isdigit() and 0 < int(text[:20]) < 1 << 16):
-        raise InvalidValue(f"{text!r} is not a port; use a number from 1 to 65535")
-    return int(text)
-
-
-TASK_HELP = "job id, such as 12, or 12_3 for a task of an array"
-JSON = Argument("--json", "print JSON")
-NO_HEADER = Argument("--noheader", "omit the header line")
-JOB = Argument("JOB", TASK_HELP, completes=ANY_JOBS)
-JOB_NODE = Argument("--node NODE", "node to use, if the job has several")
-SELECTION = (
-    Argument("--me", "only my jobs"),
-    Argument("-u, --user USER,...", "only jobs of these users"),
-    Argument("-t, --state STATE,...", "only jobs in these states, such as PENDING or PD"),
-    Argument("-n, --name NAME,...", "only jobs with these names"),
-)
-"""The options that select jobs by their properties. See `queue.select`."""

@@ -27,7 +27,7 @@ EMPTY_VALUES = ("", '""', "[]", '"UNLIMITED"')
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """One key.
+    """A key of the configuration with its value.
 
     `text` is its value in TOML, or "" if the value has no TOML form (no limit, all users). `default` means
     that the key was not set.

@@ -10,6 +10,7 @@ import time
 
 import msgspec
 
+from warpdeck.base.background_task import cancel
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import SLURM, Paths
 from warpdeck.daemon.home_process import argument_parser, handle_signals, leave_starter, run_process
@@ -52,9 +53,7 @@ async def serve(paths: Paths) -> None:
     serving = asyncio.create_task(_serve(paths, stop))
     stopped = asyncio.create_task(stop.wait())
     await asyncio.wait({serving, stopped}, return_when=asyncio.FIRST_COMPLETED)
-    for task in (serving, stopped):
-        task.cancel()
-    await asyncio.wait({serving, stopped})
+    await cancel(serving, stopped)
     if not serving.cancelled():
         serving.result()
 

@@ -209,11 +209,15 @@ class AgentFleet:
         """Set the server for calls from jobs' processes."""
         self._call_server = server
 
-    async def reserve_port(self, name: NodeName, *, job_id: JobId, restarts: int) -> int:
+    def _channel(self, name: NodeName) -> Channel:
+        """Return the channel to a node. Raises RemoteError if the node is not connected."""
         link = self._links.get(name)
         if link is None or link.channel is None:
             raise RemoteError(name, "the node is not connected")
-        return await link.channel.reserve_port(job_id, restarts)
+        return link.channel
+
+    async def reserve_port(self, name: NodeName, *, job_id: JobId, restarts: int) -> int:
+        return await self._channel(name).reserve_port(job_id, restarts)
 
     async def open_step(
         self,
@@ -223,10 +227,7 @@ class AgentFleet:
         *,
         on_taken: Callable[[int], None],
     ) -> StepPipe:
-        link = self._links.get(name)
-        if link is None or link.channel is None:
-            raise RemoteError(name, "the node is not connected")
-        return link.channel.open_step(message, sink, on_taken=on_taken)
+        return self._channel(name).open_step(message, sink, on_taken=on_taken)
 
     async def send(self, name: NodeName, message: NodeCommand) -> None:
         link = self._links.get(name)
@@ -236,28 +237,16 @@ class AgentFleet:
             link.channel.send(message)
 
     async def check_health(self, name: NodeName, request: wire.AskHealth) -> wire.Health:
-        link = self._links.get(name)
-        if link is None or link.channel is None:
-            raise RemoteError(name, "the node is not connected")
-        return await link.channel.check_health(request)
+        return await self._channel(name).check_health(request)
 
     async def curves(self, name: NodeName, request: wire.AskCurves) -> wire.Curves:
-        link = self._links.get(name)
-        if link is None or link.channel is None:
-            raise RemoteError(name, "the node is not connected")
-        return await link.channel.curves(request)
+        return await self._channel(name).curves(request)
 
     async def past_state(self, name: NodeName, *, at_unix: float) -> wire.Moment:
-        link = self._links.get(name)
-        if link is None or link.channel is None:
-            raise RemoteError(name, "the node is not connected")
-        return await link.channel.past_state(at_unix)
+        return await self._channel(name).past_state(at_unix)
 
     async def open_stream(self, name: NodeName, message: StreamRequest, sink: StreamSink) -> NodeStream:
-        link = self._links.get(name)
-        if link is None or link.channel is None:
-            raise RemoteError(name, "the node is not connected")
-        return link.channel.open_stream(message, sink)
+        return self._channel(name).open_stream(message, sink)
 
     async def close(self) -> None:
         """End all links. Agents and jobs keep running."""

@@ -99,7 +99,7 @@ class _Child:
 
 
 class UserFile:
-    """An open file.
+    """An open file of a user, which a process with the user's rights reads.
 
     `length` is its length in bytes at opening. All methods raise OSError, including TimeoutError.
     """

@@ -55,7 +55,7 @@ def _of_client(
 def _submitting(
     method: Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, AsyncJob]],
 ) -> Callable[Concatenate[Client, P], Job]:
-    """The same for a method that returns a job."""
+    """Return a method of `AsyncClient` that returns a job as a method of `Client`."""
 
     @functools.wraps(method)
     def call(client: Client, /, *args: P.args, **kwargs: P.kwargs) -> Job:

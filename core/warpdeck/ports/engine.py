@@ -246,7 +246,7 @@ JobOrder = ask.Hold | ask.Release | ask.Requeue | ask.Tell | ask.Suspend | ask.R
 
 
 class EngineOrders(Protocol):
-    """Changes of jobs.
+    """The orders that change jobs.
 
     An order for several jobs is carried out for those that allow it, and the result names the others with the
     reasons. If no job allows it, this is an error.
@@ -344,7 +344,7 @@ class EngineSteps(Protocol):
 
     async def salloc_attach(self, caller: Caller, message: ask.SallocAttach) -> HeldAllocation: ...
     def start(self) -> None:
-        """Note that clients can connect from now on, and end what a client does not come back to."""
+        """Note that clients can connect from now on. Steps and allocations end if their clients do not reconnect in time."""
         ...
 
     def stop(self) -> None:

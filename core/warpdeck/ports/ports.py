@@ -166,7 +166,7 @@ class FinishedPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Store(Protocol):
-    """Durable state.
+    """The database of jobs, nodes and their history.
 
     `commit` returns when the transaction is on disk, or raises StoreError and has stored nothing.
     """

@@ -107,7 +107,7 @@ class Records(RequestMessage[dict[str, Any]], frozen=True, kw_only=True, tag="re
 class Forecast(RequestMessage[ForecastRow], frozen=True, kw_only=True, tag="forecast"):
     """Ask when a job is expected to start, and which changes would start it now.
 
-    Answer: siterows.ForecastRow
+    Answer: site_rows.ForecastRow
     """
 
     job: Reference

@@ -1,6 +1,6 @@
-"""Answers about jobs.
+"""The rows that describe jobs in answers.
 
-They are the format of every `--json` and of the TUI's tables. Rows about nodes are in noderows.
+They are the format of every `--json` and of the TUI's tables. Rows about nodes are in node_rows.
 
 Times are Unix seconds, sizes are bytes. None means unknown or not applicable.
 """

@@ -134,7 +134,7 @@ class Status(RequestMessage[results.ControllerStatus], frozen=True, kw_only=True
     """Ask for the controller's status.
 
     Answer: {"pid", "home", "version", "uptime_s", "user", "jobs": {state: n}, "nodes": n, "log": path,
-    "clients": n, "engine": siterows.EngineRow}
+    "clients": n, "engine": site_rows.EngineRow}
     """
 
 

@@ -22,7 +22,7 @@ class Priorities(RequestMessage[results.PriorityList], frozen=True, kw_only=True
 
     Jobs of equal priority are ordered by `queue_order`: submission, response or promised.
 
-    Answer: {"jobs": [siterows.PriorityRow], "weights": {factor: maximum}, "queue_order": str}
+    Answer: {"jobs": [site_rows.PriorityRow], "weights": {factor: maximum}, "queue_order": str}
     """
 
     ids: References = ()
@@ -31,14 +31,14 @@ class Priorities(RequestMessage[results.PriorityList], frozen=True, kw_only=True
 class Shares(RequestMessage[results.ShareTree], frozen=True, kw_only=True, tag="shares"):
     """Ask for the shares and usage of all accounts.
 
-    Answer: {"shares": [siterows.ShareRow], "half_life_s": float | None}
+    Answer: {"shares": [site_rows.ShareRow], "half_life_s": float | None}
     """
 
 
 class LimitUse(RequestMessage[results.LimitUseList], frozen=True, kw_only=True, tag="limit_use"):
     """Ask for the current usage that counts against the limits of each association and each QoS.
 
-    Answer: {"uses": [siterows.UseRow]}
+    Answer: {"uses": [site_rows.UseRow]}
     """
 
 
@@ -54,16 +54,16 @@ class Diagnosis(RequestMessage[results.SchedulerDiagnosis], frozen=True, kw_only
 class Partitions(RequestMessage[results.PartitionList], frozen=True, kw_only=True, tag="partitions"):
     """Ask for the partitions. If config.toml has none, there is one with all nodes.
 
-    Answer: {"partitions": [siterows.PartitionRow], "configured": bool}
+    Answer: {"partitions": [site_rows.PartitionRow], "configured": bool}
     """
 
 
 class Reservations(RequestMessage[results.ReservationList], frozen=True, kw_only=True, tag="reservations"):
-    """Ask for the reservations. Answer: {"reservations": [siterows.ReservationRow]}"""
+    """Ask for the reservations. Answer: {"reservations": [site_rows.ReservationRow]}"""
 
 
 class QosList(RequestMessage[results.QosLevels], frozen=True, kw_only=True, tag="qos"):
-    """Ask for the QoS. Answer: {"qos": [siterows.QosRow]}"""
+    """Ask for the QoS. Answer: {"qos": [site_rows.QosRow]}"""
 
 
 class PluginOptions(
@@ -87,7 +87,7 @@ class Amend(RequestMessage[results.Reloaded], frozen=True, kw_only=True, tag="am
 
 
 class Licenses(RequestMessage[results.LicenseList], frozen=True, kw_only=True, tag="licenses"):
-    """Ask for the licenses. Answer: {"licenses": [siterows.LicenseRow]}"""
+    """Ask for the licenses. Answer: {"licenses": [site_rows.LicenseRow]}"""
 
 
 class Settings(RequestMessage[results.SlurmParameters], frozen=True, kw_only=True, tag="settings"):

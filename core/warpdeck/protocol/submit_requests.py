@@ -25,7 +25,7 @@ class DryRun(RequestMessage[ForecastRow], frozen=True, kw_only=True, tag="dry_ru
 
     Nothing is submitted, and the snapshot need not be uploaded.
 
-    Answer: siterows.ForecastRow
+    Answer: site_rows.ForecastRow
     """
 
     request: Request

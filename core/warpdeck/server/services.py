@@ -53,7 +53,7 @@ class Services(ABC):
     @property
     @abstractmethod
     def connections(self) -> Collection[StreamCounts]:
-        """All connections."""
+        """All open connections of clients."""
 
     @abstractmethod
     def of_user(self, uid: int) -> Collection[StreamCounts]:

@@ -88,7 +88,7 @@ class CallLink(Protocol):
 
 
 class JobAccess:
-    """The socket.
+    """The Unix socket over which the processes of jobs reach the controller.
 
     `find` returns a launch by its job id and restarts. `link` returns the link to the controller, or None while
     there is none.

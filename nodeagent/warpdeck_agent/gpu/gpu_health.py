@@ -49,7 +49,7 @@ class Card:
 
 @dataclass(frozen=True)
 class Xid:
-    """One Xid error."""
+    """An Xid error: a fault that the NVIDIA driver reports for a GPU."""
 
     card: Card
     number: int

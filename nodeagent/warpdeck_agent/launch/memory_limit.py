@@ -50,7 +50,7 @@ class MemoryWatch:
         self._task: Optional[asyncio.Task[None]] = None
 
     def add(self, watched: WatchedProcesses) -> None:
-        """Start to watch."""
+        """Start to watch the memory of these processes."""
         self._watched.append(watched)
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._watch())

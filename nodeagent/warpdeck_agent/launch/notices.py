@@ -46,7 +46,7 @@ WRITE_TERMINAL = 'printf "\\r\\n%s\\r\\n" "$1" >"$2"'
 
 
 class Notices:
-    """Writes lines.
+    """Writes lines for users. Each line is written by a process of its user.
 
     A user's file that blocks (a pipe without a reader, a hanging disk) delays only that user's lines.
     """

@@ -84,7 +84,7 @@ def _rounded(values: Values) -> Dict[str, Any]:
 
 
 def _parsed(line: str) -> Tuple[int, ValuesByObject, Minute]:
-    """Parse a line.
+    """Parse a line of the file of minutes.
 
     Raises ValueError, TypeError, AttributeError or OverflowError if `add` did not write it.
     """

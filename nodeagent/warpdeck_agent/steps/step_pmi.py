@@ -106,9 +106,9 @@ class StepPmi:
 
 
 def _store(step: LocalStep, message: Dict[str, Any]) -> None:
-    """Store a PMI message.
+    """Store a PMI message for an agent that is restarted.
 
-    On a full disk the ranks continue; only a restarted agent would then have to end them.
+    A full disk is no error. The ranks continue, but an agent that is restarted must end them.
     """
     with contextlib.suppress(OSError):
         step.folder.append(NOTES, json.dumps(message))

@@ -360,7 +360,7 @@ class LaunchFolder(Folder):
 
 
 class Spool(Folder):
-    """The agent's folder.
+    """The folder in which the agent keeps its identity and its launches.
 
     `identity` is random and permanent. No other agent has the same, even if its folder or job ids are equal.
     """

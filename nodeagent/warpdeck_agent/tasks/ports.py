@@ -42,8 +42,8 @@ class Ports:
     def with_master(self, env: Mapping[str, str], launch: Tuple[int, int], *, tasks: bool) -> Dict[str, str]:
         """Return the environment with MASTER_PORT and the variables derived from MASTER_ADDR and MASTER_PORT.
 
-        A port is reserved if the controller left the choice to the node. `tasks`: the environment is that of
-        tasks, which also get the variables of other launchers.
+        A port is reserved if the controller left the choice to the node. With `tasks`, the variables of other
+        launchers are added, which the tasks of a step get.
         """
         made = dict(env)
         address, port = made.get("MASTER_ADDR", ""), made.get("MASTER_PORT", "")

@@ -222,7 +222,7 @@ def _is_in_use(path: str, in_use: FrozenSet[str]) -> bool:
 def _remove(found: SharedMemoryFile, uid: int) -> bool:
     """Remove a file with its user's rights.
 
-    So nothing of another user is removed, whatever has that name by now.
+    So no file of another user is removed, even if the name now means another file.
     """
     rm = shutil.which("rm", path=SYSTEM_PATH) or "rm"
     with contextlib.suppress(OSError):

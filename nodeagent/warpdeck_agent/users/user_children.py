@@ -37,7 +37,7 @@ class ChildFailed(Exception):
 
 @dataclass(frozen=True)
 class UserChild:
-    """One child.
+    """A child process that acts as a user.
 
     `order` is sent to it on its standard output, which is a socket, when it is in the launch's cgroups.
     `stdin` is a descriptor. `drop` are Popen's arguments that switch to the user.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,7 @@ from tests.integration.engines.contract import Rig
 from tests.integration.engines.slurm_rig import GRES, NODE, SITE, slurm_rig
 from tests.lab.nvml import build_fake_nvml, write_state
 from tests.slurm_parity.peer.real_slurm import VERSIONS, RealSlurm
-from tests.support.waiting import WAIT_S, eventually_async
+from tests.support.waiting import WAIT_S, eventually_async, eventually_awaited
 
 from warpdeck.engines.slurm.gpus.samplers import KEEP_S
 from warpdeck.engines.slurm.jobs import SlurmJobs
@@ -28,7 +28,6 @@ GPU_PLUGIN = """\
 # Adds what Slurm's GPU plugin would gather, which needs a driver.
 {sstat} "$@" | sed 's,cpu=,gres/gpumem=2G\\,gres/gpuutil=60\\,cpu=,'
 """
-PAUSE_S = 0.2
 pytestmark = [pytest.mark.slurm, pytest.mark.asyncio(loop_scope="module")]
 
 
@@ -85,12 +84,6 @@ async def looked(rig: Rig, reached: Callable[[dict[int, GpuRow]], bool]) -> dict
     return rows
 
 
-async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(WAIT_S):
-        while not await condition():
-            await asyncio.sleep(PAUSE_S)
-
-
 async def test_each_gpu_shows_the_job_that_has_it(rig: Rig, slurm: RealSlurm) -> None:
     pair = await sbatch(rig, slurm, "--gres=gpu:2", "-J", "pair")
     single = await sbatch(
@@ -118,7 +111,7 @@ async def test_the_gpus_of_a_job_are_measured_while_somebody_looks_at_it(
     async def shows(util: int | None) -> bool:
         return [gpu.util_pct for gpu in (await rig.detail(job)).gpus] == [util, util]
 
-    await until(lambda: shows(40))
+    await eventually_awaited(lambda: shows(40), what="40 % are shown")
     detail = await rig.detail(job)
     assert [(gpu.index, gpu.source, gpu.mem_used_bytes) for gpu in detail.gpus] == [
         (1, "sampler", GIB),
@@ -132,7 +125,7 @@ async def test_the_gpus_of_a_job_are_measured_while_somebody_looks_at_it(
     assert rows[1].temp_c is not None and rows[1].power_w is not None
     assert rows[0].job == first and rows[3].util_pct is None
     write_state(driver / "state", gpus=4, util=90)
-    await until(lambda: shows(90))
+    await eventually_awaited(lambda: shows(90), what="90 % are shown")
     assert len(await steps(slurm, job)) == 1, "all looks at a job share one step"
     assert isinstance(rig.engine.jobs, SlurmJobs)
     rig.engine.jobs.samplers.keep_s = 0.5
@@ -142,7 +135,7 @@ async def test_the_gpus_of_a_job_are_measured_while_somebody_looks_at_it(
         return not await steps(slurm, job)
 
     try:
-        await until(has_ended)
+        await eventually_awaited(has_ended, what="the step has ended")
         [row] = (await rig.engine.jobs.rows(rig.user, ask.Jobs(ids=(job,))))[0:1]
         assert not isinstance(row, dict) and row.gpu_util_pct is None
     finally:
@@ -167,7 +160,7 @@ async def test_the_jobs_on_an_open_screen_are_measured_until_it_is_closed(
         return not await steps(slurm, job)
 
     try:
-        await until(has_ended)
+        await eventually_awaited(has_ended, what="the step has ended")
     finally:
         samplers.keep_s = KEEP_S
     await rig.cancel(job)
@@ -185,7 +178,7 @@ async def test_a_job_that_nobody_has_measured_tells_when_the_first_reading_comes
         detail = await rig.detail(job)
         return detail.gpus[0].util_pct is not None and detail.first_reading_in_s is None
 
-    await until(is_measured)
+    await eventually_awaited(is_measured, what="the first reading")
     await rig.cancel(job)
     await rig.reached(job)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from warpdeck.cli.arguments import Argument
 from warpdeck.cli.index import SUMMARIES
 from warpdeck.cli.shared.candidates import (
     Candidate,
@@ -13,7 +14,6 @@ from warpdeck.cli.shared.candidates import (
     grammar_of,
     value_of_option,
 )
-from warpdeck.cli.verb import Argument
 from warpdeck.cli.verbs.completion import complete, rejoined
 
 STOP = (

@@ -9,11 +9,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from warpdeck.cli.arguments import flat
 from warpdeck.cli.index import GROUPS, MODULES, SUMMARIES, load
 from warpdeck.cli.main import main
 from warpdeck.cli.parser import parse
 from warpdeck.cli.slurm_verb import SlurmVerb
-from warpdeck.cli.verb import Verb, flat
+from warpdeck.cli.verb import Verb
 from warpdeck.notation.options.option_table import SALLOC, SBATCH, SRUN
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from tests.support.served import as_uid
 
+from warpdeck.cli.arguments import flat
 from warpdeck.cli.index import SUMMARIES, load
 from warpdeck.cli.main import main
-from warpdeck.cli.verb import flat
 
 Run = Callable[..., tuple[int, str, str]]
 

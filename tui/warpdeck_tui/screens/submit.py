@@ -59,7 +59,7 @@ TYPING_S = 0.4
 
 
 class FormLine(Input):
-    """A field.
+    """A field of the submission form.
 
     The form's keys are bound here instead of on the screen, because they have other meanings in the script.
     """

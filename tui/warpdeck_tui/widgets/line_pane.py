@@ -18,9 +18,9 @@ Line = Sequence[tuple[str, str]]
 
 
 class LinePane(Widget, can_focus=True):
-    """The pane.
+    """A pane of text lines.
 
-    Its lines are computed by a function `make(width, height)`, in `show` and whenever the size changes.
+    The lines are computed by a function `make(width, height)`, in `show` and whenever the size changes.
     """
 
     def __init__(self, *, id: str = "") -> None:

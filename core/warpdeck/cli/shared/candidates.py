@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from warpdeck.cli.verb import (
+from warpdeck.cli.arguments import (
     ACCOUNTS,
     JOBS,
     NODES,

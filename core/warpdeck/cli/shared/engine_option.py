@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from warpdeck.base.engine_choice import save_engine, use_engine
 from warpdeck.base.paths import ENGINE_TITLES, ENGINES, Paths, default_paths
-from warpdeck.cli.verb import Argument, UsageError
+from warpdeck.cli.arguments import Argument, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import Any
 
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import default_paths
-from warpdeck.cli import verb
+from warpdeck.cli import arguments
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.model.states import COMPACT
 
@@ -22,25 +22,25 @@ PATIENCE_S = 1.0
 MAX_ROWS = 500
 """Number of jobs that are offered, the newest first. More would not help anybody to choose."""
 STATES_OF = {
-    verb.JOBS: (),
-    verb.ANY_JOBS: (),
-    verb.PENDING_JOBS: ("PENDING",),
-    verb.RUNNING_JOBS: ("RUNNING",),
-    verb.SUSPENDED_JOBS: ("SUSPENDED",),
-    verb.TERMINALS: ("PENDING", "RUNNING"),
+    arguments.JOBS: (),
+    arguments.ANY_JOBS: (),
+    arguments.PENDING_JOBS: ("PENDING",),
+    arguments.RUNNING_JOBS: ("RUNNING",),
+    arguments.SUSPENDED_JOBS: ("SUSPENDED",),
+    arguments.TERMINALS: ("PENDING", "RUNNING"),
 }
 """Maps a kind of jobs to their states; () stands for all unfinished jobs."""
 
 
 def live_names(kind: str) -> list[Candidate]:
     """Return the names of a kind, or none if no controller answers in time."""
-    if kind == verb.STATES:
+    if kind == arguments.STATES:
         return [Candidate(state.value, code) for state, code in COMPACT.items()]
     try:
         with _patience(), SyncClient.connect(default_paths(), start=False) as client:
             if kind in STATES_OF:
                 return _jobs(client, kind)
-            return _users(client) if kind == verb.USERS else _named(client, kind)
+            return _users(client) if kind == arguments.USERS else _named(client, kind)
     except (UserError, OSError):  # without an answer, nothing is offered
         return []
 
@@ -65,7 +65,7 @@ def _jobs(client: SyncClient, kind: str) -> list[Candidate]:
     """Return the caller's jobs or, if there are none, the jobs of all users."""
     wanted: dict[str, Any] = {
         "states": list(STATES_OF[kind]),
-        "finished": kind == verb.ANY_JOBS,
+        "finished": kind == arguments.ANY_JOBS,
         "limit": MAX_ROWS,
         "fields": ["label", "array_job_id", "tasks_pending", "name", "state", "user", "node_list"],
     }
@@ -86,11 +86,11 @@ def _users(client: SyncClient) -> list[Candidate]:
 
 
 _REQUESTS: dict[str, tuple[str, str, Callable[[dict[str, Any]], str]]] = {
-    verb.NODES: ("nodes", "name", lambda row: f"{row['state']}, {len(row['gpus'])} GPUs, {row['cpus']} CPUs"),
-    verb.PARTITIONS: ("partitions", "name", lambda row: f"{row['state']}, {row['nodes']} nodes, {row['gpus']} GPUs"),
-    verb.ACCOUNTS: ("shares", "account", lambda row: ""),
-    verb.QOS: ("qos", "name", lambda row: f"priority {row['priority']}"),
-    verb.RESERVATIONS: ("reservations", "name", lambda row: f"{row['state']}, {row['node_list']}"),
+    arguments.NODES: ("nodes", "name", lambda row: f"{row['state']}, {len(row['gpus'])} GPUs, {row['cpus']} CPUs"),
+    arguments.PARTITIONS: ("partitions", "name", lambda row: f"{row['state']}, {row['nodes']} nodes, {row['gpus']} GPUs"),
+    arguments.ACCOUNTS: ("shares", "account", lambda row: ""),
+    arguments.QOS: ("qos", "name", lambda row: f"priority {row['priority']}"),
+    arguments.RESERVATIONS: ("reservations", "name", lambda row: f"{row['state']}, {row['node_list']}"),
 }  # fmt: skip
 """Kind -> (request and list of its answer, field with the name, description of a row)."""
 

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 from warpdeck.base.controller_daemon import wait_for_start
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import ENGINE_VARIABLE, default_paths
+from warpdeck.cli.arguments import Argument, Group, UsageError, flat, port
 from warpdeck.cli.shared.engine_offer import offer_engine
 from warpdeck.cli.shared.engine_option import ENGINE, chosen_paths
 from warpdeck.cli.shared.progress import progress
-from warpdeck.cli.verb import Argument, Group, UsageError, Verb, flat, port
+from warpdeck.cli.verb import Verb
 from warpdeck.notation.values.time_points import parse_past
 
 if TYPE_CHECKING:

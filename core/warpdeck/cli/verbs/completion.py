@@ -13,6 +13,7 @@ from warpdeck.base.engine_choice import use_engine
 from warpdeck.base.errors import UserError
 from warpdeck.base.output import clean
 from warpdeck.base.paths import ENGINE_TITLES, ENGINES
+from warpdeck.cli.arguments import ANY_JOBS, JOBS, NODES, PARTITIONS, RESERVATIONS, Argument, flat
 from warpdeck.cli.index import SUMMARIES, load
 from warpdeck.cli.shared.candidates import (
     Candidate,
@@ -26,7 +27,7 @@ from warpdeck.cli.shared.candidates import (
 from warpdeck.cli.shared.engine_option import OPTION
 from warpdeck.cli.shared.live_names import live_names
 from warpdeck.cli.slurm_verb import SlurmVerb
-from warpdeck.cli.verb import ANY_JOBS, JOBS, NODES, PARTITIONS, RESERVATIONS, Argument, Verb, flat
+from warpdeck.cli.verb import Verb
 from warpdeck.notation.options.option_table import NONE, REFUSED, SALLOC, SBATCH, SRUN, OptionTable
 
 TYPE_CHECKING = False

@@ -1,4 +1,4 @@
-"""`warpdeck config check|show|reload|import`."""
+"""The verb `warpdeck config` with its sub-verbs check, show, reload and import."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from warpdeck.base.errors import UserError
 from warpdeck.base.output import print_json, print_note
 from warpdeck.base.paths import SLURM, Paths, default_paths
+from warpdeck.cli.arguments import JSON, Argument
 from warpdeck.cli.shared.progress import progress
-from warpdeck.cli.verb import JSON, Argument, Verb
+from warpdeck.cli.verb import Verb
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -7,9 +7,10 @@ import time
 
 from warpdeck.base.output import format_time, print_json, print_note
 from warpdeck.base.paths import default_paths
+from warpdeck.cli.arguments import JOB_NODE, JSON, TASK_HELP, Argument, InvalidValue, UsageError, port
 from warpdeck.cli.shared.background import continue_in_background
 from warpdeck.cli.shared.row_tables import print_rows
-from warpdeck.cli.verb import JOB_NODE, JSON, TASK_HELP, Argument, InvalidValue, UsageError, Verb, port
+from warpdeck.cli.verb import Verb
 from warpdeck.client.forwarding import LOOPBACK, Forwarding
 
 TYPE_CHECKING = False

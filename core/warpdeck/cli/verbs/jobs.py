@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from warpdeck.base.errors import UserError
 from warpdeck.base.output import clean, format_count, format_time, print_json, print_note
-from warpdeck.cli.shared.forecast import ahead_in_words, print_forecast
-from warpdeck.cli.verb import (
+from warpdeck.cli.arguments import (
     ANY_JOBS,
     JOB,
     JOB_NODE,
@@ -18,9 +17,9 @@ from warpdeck.cli.verb import (
     TASK_HELP,
     Argument,
     UsageError,
-    Verb,
-    request,
 )
+from warpdeck.cli.shared.forecast import ahead_in_words, print_forecast
+from warpdeck.cli.verb import Verb, request
 from warpdeck.client.code import store_of, tree_now
 from warpdeck.notation.values.durations import format_duration
 from warpdeck.protocol.usage_text import gpu_name, origin, used_in_words

@@ -16,8 +16,9 @@ from warpdeck.base.errors import UserError
 from warpdeck.base.output import clean, print_json
 from warpdeck.base.passwd import existing_gid, existing_uid
 from warpdeck.base.paths import default_paths
+from warpdeck.cli.arguments import Argument
 from warpdeck.cli.shared.progress import progress
-from warpdeck.cli.verb import Argument, Verb
+from warpdeck.cli.verb import Verb
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.client.submission import draft_components, dry_run, local_files
 from warpdeck.notation.options.directives import MAX_SCRIPT_BYTES, script_error

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from warpdeck.base.output import format_time, print_note, print_table
-from warpdeck.cli.verb import ANY_JOBS, JSON, Argument, UsageError, Verb
+from warpdeck.cli.arguments import ANY_JOBS, JSON, Argument, UsageError
+from warpdeck.cli.verb import Verb
 from warpdeck.notation.values.durations import format_duration
 from warpdeck.notation.values.memory_sizes import format_memory
 from warpdeck.protocol.usage_text import used_in_words
@@ -37,7 +38,7 @@ def _check(args: Namespace) -> None:
 
 
 def _print(found: dict[str, Any], args: Namespace) -> None:
-    """Print curves."""
+    """Print the curves of a job or a node as charts."""
     for error in found["errors"]:
         print_note(error)
     rows = [line for curve in found["curves"] for line in _lines(curve)]

@@ -1,4 +1,4 @@
-"""`warpdeck node add|ls|show|check|drain|resume|rm`."""
+"""The verb `warpdeck node` with its sub-verbs add, ls, show, check, drain, resume and rm."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from warpdeck.base.errors import UserError
 from warpdeck.base.output import clean, print_note, print_table
+from warpdeck.cli.arguments import JSON, Argument, InvalidValue
 from warpdeck.cli.shared.row_tables import print_rows
-from warpdeck.cli.verb import JSON, Argument, InvalidValue, Verb, request
+from warpdeck.cli.verb import Verb, request
 from warpdeck.notation.values.memory_sizes import format_memory
 
 if TYPE_CHECKING:

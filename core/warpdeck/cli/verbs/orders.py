@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from warpdeck.base.output import print_json, print_note
-from warpdeck.cli.shared.progress import progress
-from warpdeck.cli.verb import (
+from warpdeck.cli.arguments import (
     ANY_JOBS,
     JOBS,
     JSON,
@@ -16,8 +15,9 @@ from warpdeck.cli.verb import (
     SUSPENDED_JOBS,
     Argument,
     UsageError,
-    Verb,
 )
+from warpdeck.cli.shared.progress import progress
+from warpdeck.cli.verb import Verb
 from warpdeck.notation.values.lists import words_of
 
 from .queue import has_selection, select

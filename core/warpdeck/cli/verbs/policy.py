@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from warpdeck.base.output import format_count, print_note, print_table
 from warpdeck.base.paths import SLURM, default_paths
+from warpdeck.cli.arguments import JSON, NO_HEADER, PENDING_JOBS, Argument
 from warpdeck.cli.shared.row_tables import print_rows
-from warpdeck.cli.verb import JSON, NO_HEADER, PENDING_JOBS, Argument, Verb, request
+from warpdeck.cli.verb import Verb, request
 from warpdeck.notation.values.durations import format_duration
 from warpdeck.notation.values.tres_counts import format_tres
 

@@ -7,7 +7,8 @@ import sys
 from warpdeck.base.errors import UserError
 from warpdeck.base.output import print_json, print_note
 from warpdeck.base.paths import Paths, default_paths
-from warpdeck.cli.verb import Argument, UsageError, Verb, connected
+from warpdeck.cli.arguments import Argument, UsageError
+from warpdeck.cli.verb import Verb, connected
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.client.in_job import ssh_client, ssh_server
 from warpdeck.client.tunnel import Relay, open_tunnel

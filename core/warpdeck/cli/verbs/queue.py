@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable, Sequence
 
 from warpdeck.base.output import format_count, format_time, print_columns
-from warpdeck.cli.verb import JSON, NO_HEADER, SELECTION, Argument, InvalidValue, Verb, number
+from warpdeck.cli.arguments import JSON, NO_HEADER, SELECTION, Argument, InvalidValue, number
+from warpdeck.cli.verb import Verb
 from warpdeck.notation.values.durations import format_duration
 from warpdeck.notation.values.lists import words_of
 from warpdeck.protocol.start_text import about

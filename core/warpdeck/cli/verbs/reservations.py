@@ -6,8 +6,9 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from warpdeck.base.output import format_time, print_note
+from warpdeck.cli.arguments import ACCOUNTS, JSON, NO_HEADER, NODES, RESERVATIONS, USERS, Argument
 from warpdeck.cli.shared.row_tables import print_rows
-from warpdeck.cli.verb import ACCOUNTS, JSON, NO_HEADER, NODES, RESERVATIONS, USERS, Argument, Verb, request
+from warpdeck.cli.verb import Verb, request
 from warpdeck.notation.filters.reservation_flags import FLAGS
 from warpdeck.notation.filters.reservations import (
     ReservationText,

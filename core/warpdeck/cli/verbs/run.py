@@ -6,8 +6,9 @@ The functions import their parts, so that each verb loads only its own.
 from __future__ import annotations
 
 from warpdeck.base.errors import UserError
+from warpdeck.cli.arguments import TASK_HELP, TERMINALS, Argument
 from warpdeck.cli.slurm_verb import SlurmVerb
-from warpdeck.cli.verb import TASK_HELP, TERMINALS, Argument, Verb
+from warpdeck.cli.verb import Verb
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

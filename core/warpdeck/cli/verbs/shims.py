@@ -12,7 +12,8 @@ import subprocess
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import OWN, SLURM, Paths, default_paths
 from warpdeck.base.slurm_version import SPOKEN
-from warpdeck.cli.verb import Argument, Group, Verb
+from warpdeck.cli.arguments import Argument, Group
+from warpdeck.cli.verb import Verb
 from warpdeck.slurm.shims.shim_scripts import SBATCH, install, install_beside_others, is_own, remove_from
 
 TYPE_CHECKING = False

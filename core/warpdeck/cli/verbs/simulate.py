@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from warpdeck.base.errors import UserError
 from warpdeck.base.output import print_json, print_note, print_table
-from warpdeck.cli.verb import JSON, Argument, Group, UsageError, Verb, number
+from warpdeck.cli.arguments import JSON, Argument, Group, UsageError, number
+from warpdeck.cli.verb import Verb
 from warpdeck.notation.values.durations import format_duration
 
 if TYPE_CHECKING:

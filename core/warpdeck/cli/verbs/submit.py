@@ -12,10 +12,11 @@ from warpdeck.base.current_folder import current_folder
 from warpdeck.base.errors import UserError
 from warpdeck.base.output import print_json, print_note
 from warpdeck.base.paths import default_paths
+from warpdeck.cli.arguments import ANY_JOBS, JOB, JSON, Argument
 from warpdeck.cli.shared.forecast import print_forecast
 from warpdeck.cli.shared.progress import progress
 from warpdeck.cli.slurm_verb import SlurmVerb
-from warpdeck.cli.verb import ANY_JOBS, JOB, JSON, Argument, Verb, connected
+from warpdeck.cli.verb import Verb, connected
 from warpdeck.client.away import was_killed
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.client.job_end import wait_for_end

@@ -14,9 +14,10 @@ from warpdeck.base.current_folder import current_folder
 from warpdeck.base.errors import UserError
 from warpdeck.base.output import clean, print_json, print_note
 from warpdeck.base.paths import Paths, default_paths
+from warpdeck.cli.arguments import JOB_NODE, JSON, REST, Argument, UsageError, port
 from warpdeck.cli.shared.background import continue_in_background
 from warpdeck.cli.slurm_verb import SlurmVerb
-from warpdeck.cli.verb import JOB_NODE, JSON, REST, Argument, UsageError, connected, port
+from warpdeck.cli.verb import connected
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.client.forwarding import Forwarding
 from warpdeck.client.in_job import ssh_client, web_server

@@ -24,7 +24,7 @@ BATCH, EXTERN = "batch", "extern"
 
 
 class StepFilter(Protocol):
-    """Selection of jobs."""
+    """The conditions of a request for steps on the jobs to which the steps belong."""
 
     def has(self, job: Job) -> bool: ...
 

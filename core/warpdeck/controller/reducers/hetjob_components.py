@@ -1,4 +1,4 @@
-"""Heterogeneous jobs.
+"""The rules that connect the components of a heterogeneous job.
 
 Each component is a separate job. All components start together and end no later than their leader. The leader
 is the first component and runs the script. The other components hold their nodes for the script until it has

@@ -97,13 +97,10 @@ class SlurmCommands:
         Raises UserError or MalformedTable, the latter at the end.
         """
         mark = new_mark()
-        reader = TableReader(columns, mark)
-        async with aclosing(self.pieces([*argv, "-O", format_argument(columns, mark)])) as pieces:
-            async for text in pieces:
-                records = reader.feed(text)
-                while some := list(islice(records, ROWS_A_TURN)):
-                    yield some
-        reader.close()
+        pieces = self.pieces([*argv, "-O", format_argument(columns, mark)])
+        async with aclosing(records_of(pieces, columns, mark)) as table:
+            async for records in table:
+                yield records
 
     async def accounting(self, argv: Sequence[str], columns: Sequence[Column]) -> list[Record]:
         """Return the records that sacct prints with these options. Raises UserError or MalformedTable."""
@@ -284,6 +281,19 @@ async def _decoded(stream: asyncio.StreamReader, command: str, deadline: float) 
             raise UserError(f"{command} printed more than {MAX_OUTPUT_BYTES >> 20} MiB", "Select fewer jobs.")
         yield decoder.decode(data)
     yield decoder.decode(b"", final=True)
+
+
+async def records_of(
+    pieces: AsyncGenerator[str, None], columns: Sequence[Column], mark: str
+) -> AsyncGenerator[list[Record], None]:
+    """Yield the records of a table that squeue prints. Raises MalformedTable at the end."""
+    reader = TableReader(columns, mark)
+    async with aclosing(pieces):
+        async for text in pieces:
+            records = reader.feed(text)
+            while some := list(islice(records, ROWS_A_TURN)):
+                yield some
+    reader.close()
 
 
 def new_mark() -> str:

@@ -25,7 +25,7 @@ class Component(NamedTuple):
 
     @property
     def options(self) -> Options:
-        """All options."""
+        """All options of the component, in the order of their precedence."""
         return [*self.script, *self.variables, *self.words]
 
 

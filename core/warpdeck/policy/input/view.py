@@ -32,7 +32,7 @@ class GpuView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeView(msgspec.Struct, frozen=True, kw_only=True):
-    """A node.
+    """A node as the planner sees it.
 
     `unavailable` is the reason why the node accepts no new job ("drained: bad fan"); it is empty if the node
     accepts jobs. `switch` names the leaf switch of the node ("" means unknown). Nodes with a lower `weight`

@@ -32,7 +32,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 class Cluster:
-    """Nodes by row.
+    """The nodes of the cluster as rows of NumPy tables.
 
     `capacity[column, row]` counts only GPUs that are not blocked. It is zero on nodes that accept no jobs.
     """

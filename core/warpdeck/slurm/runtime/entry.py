@@ -83,7 +83,7 @@ def main(
 
 
 def from_shell(name: str, words: list[str], environ_fd: int, *, home: str = "") -> int:
-    """The same for a script of the shell's (slurm/shims/sbatch_script), which hands us the variables that it was started with."""
+    """Run a command for the shell script of sbatch (slurm/shims/sbatch_script). `environ_fd` holds the script's own environment."""
     import binascii  # Imported here, as in the functions below, because few commands need it.
 
     with open(environ_fd, "rb") as file:

@@ -74,7 +74,7 @@ class AmountForm(NamedTuple):
 
 
 class UsageReport(NamedTuple):
-    """A table.
+    """The definition of a usage report.
 
     It has a heading, the widths and titles of its fields, the fields that are shown without format=, and its
     rows.

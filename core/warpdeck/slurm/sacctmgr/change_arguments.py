@@ -17,7 +17,7 @@ NO_CONDITION = " No conditions given to remove, not executing.\n"
 
 
 class ChangeOptions(NamedTuple):
-    """The parsed arguments.
+    """The parsed arguments of `sacctmgr add`, `modify` or `delete`.
 
     `names` are the entity's own names in lower case. `where` holds conditions on accounts, parents or
     defaultaccounts.

@@ -18,7 +18,7 @@ Placed = tuple[Row, tuple[str, ...]]
 def used_tree(shares: Sequence[Row], uses: Sequence[Row]) -> Iterator[Placed]:
     """Yield the lines of `in_tree`, each with its usage and the accounts above it.
 
-    The added keys are `use` (a siterows.UseRow), `of_all` (the row's fraction of all usage; None for the
+    The added keys are `use` (a site_rows.UseRow), `of_all` (the row's fraction of all usage; None for the
     root), `siblings` (the sum of the shares of all rows with the same parent, 1 for the root) and `number`
     (the line's number, from 1).
     """

@@ -56,7 +56,7 @@ PRIORITY_SCALE = 2**32 - 1
 
 
 def main(words: list[str], console: Console) -> int:
-    """Print one listing."""
+    """Print the table of priorities once."""
     found, rest = read_lists(words, OPTIONS, optional=("jobs",))
     if handle_help(found, console, usage=USAGE, help_text=HELP):
         return 0

@@ -52,7 +52,7 @@ class ShareColumn(NamedTuple):
 
 
 def main(words: list[str], console: Console) -> int:
-    """Print one listing."""
+    """Print the table of shares once."""
     found, _ = read(words, OPTIONS)
     if handle_help(found, console, usage=USAGE, help_text=HELP):
         return 0

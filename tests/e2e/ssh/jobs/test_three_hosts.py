@@ -26,7 +26,8 @@ model = MLPClassifier(hidden_layer_sizes=(32,), learning_rate_init=rate, random_
 for epoch in range(8):
     model.partial_fit(images / 16, digits, classes=range(10))
     print(f"epoch {epoch} lr {rate} loss {model.loss_:.4f}", flush=True)
-    time.sleep(0.5)
+while not os.path.exists(os.path.join(os.environ["SLURM_SUBMIT_DIR"], "gate")):
+    time.sleep(0.05)
 print("gpus", os.environ["CUDA_VISIBLE_DEVICES"], flush=True)
 """
 SWEEP = f"""#!/bin/bash
@@ -41,7 +42,7 @@ GANG = """#!/bin/bash
 #SBATCH --job-name=gang --nodes=2 --gpus-per-node=1 -o gang.out
 cat version.txt
 echo "$SLURM_JOB_NODELIST $SLURM_NNODES $SLURM_JOB_NUM_NODES"
-sleep 3
+until [ -e "$SLURM_SUBMIT_DIR/gate" ]; do sleep 0.05; done
 """
 
 
@@ -112,6 +113,7 @@ def test_a_sweep_and_a_two_node_job_survive_an_edit_and_a_killed_controller(
 
     home.kill_controller()
     eventually(lambda: home.run("status").returncode == 1, what="the controller is gone")
+    (repository / "gate").touch()
 
     tasks = [f"{sweep}_{task}" for task in range(3)]
     for job in (*tasks, gang):
@@ -155,7 +157,7 @@ def test_a_job_continues_while_its_node_is_disconnected(lab: Lab, lab_home: Home
     home = lab_home
     target = f"root@{lab.address(2)}"
     home.ok("node", "add", target, "--name", "gpu2", "--accept-host-key", lab.fingerprint(2))
-    script = "i=0; while [ $i -lt 30 ]; do i=$((i+1)); sleep 1; done; echo done"
+    script = "until [ -e gate ]; do sleep 0.05; done; echo done"
     job = home.json("submit", "--no-snapshot", "--wrap", script, cwd=short_tmp)["job_id"]
     eventually(lambda: home.state(job) == "RUNNING", what="the job runs")
     lab.sh("partition", "2")
@@ -164,6 +166,7 @@ def test_a_job_continues_while_its_node_is_disconnected(lab: Lab, lab_home: Home
             lambda: home.json("node", "ls")[0]["state"] == "down", timeout_s=60, what="the link is lost"
         )
         assert home.state(job) == "RUNNING"
+        (short_tmp / "gate").touch()
     finally:
         lab.sh("heal", "2")
     eventually(lambda: home.state(job) == "COMPLETED", timeout_s=90, what="the job has ended")

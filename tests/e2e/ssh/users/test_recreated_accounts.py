@@ -203,10 +203,13 @@ def old_jobs(site: Home, folder: Path, old: Client) -> RecreatedSite:
 
 def all_messages(old: RecreatedSite) -> dict[str, list[dict[str, Any]]]:
     """Return every message that a client can send. Messages about jobs name the old carol's jobs."""
+    return {**refused_messages(old), **other_messages(old)}
+
+
+def refused_messages(old: RecreatedSite) -> dict[str, list[dict[str, Any]]]:
+    """Return the messages of the kinds in REFUSALS."""
     jobs = (old.running, old.held, old.ended, old.salloc)
     job_lists = [{"jobs": [job]} for job in jobs]
-    new_request = {"script": "#!/bin/sh\ntrue\n", "hold": True, "submit_dir": "/", "name": "new"}
-    stream = [{"stream": number} for number in range(1, 8)]
     reservation = {"name": "r", "start_unix": time.time() + 60, "end_unix": time.time() + 90, "node_count": 1}
     return {
         "job": [{"job": job} for job in jobs],
@@ -231,10 +234,19 @@ def all_messages(old: RecreatedSite) -> dict[str, list[dict[str, Any]]]:
         **{kind: [{"name": "x"}] for kind in ("node_resume", "node_rm", "reservation_rm")},
         "reservation_make": [{"reservation": reservation}],
         "amend": [{"changes": [{"path": ["accounts", "x"]}]}],
-        **{kind: [{}] for kind in ("reload", "shutdown")},
+        **{kind: [{}] for kind in ("reload", "shutdown", "config")},
         "run": [{"words": ["--no-such-option"], "errors": 900}],
         **{kind: [{"words": ["--no-such-option"]}] for kind in ("salloc", "session")},
         "put_tree": [{"tree": "no tree", "sha256": "", "size_bytes": 1}],
+    }
+
+
+def other_messages(old: RecreatedSite) -> dict[str, list[dict[str, Any]]]:
+    """Return the messages that are answered, and those about streams of the own connection."""
+    jobs = (old.running, old.held, old.ended, old.salloc)
+    new_request = {"script": "#!/bin/sh\ntrue\n", "hold": True, "submit_dir": "/", "name": "new"}
+    stream = [{"stream": number} for number in range(1, 8)]
+    return {
         **dict.fromkeys(UNANSWERED[:3], stream),
         "ack": [{**each, "size": 1} for each in stream],
         "resize": [{**each, "rows": 9, "cols": 9} for each in stream],
@@ -260,8 +272,7 @@ def all_messages(old: RecreatedSite) -> dict[str, list[dict[str, Any]]]:
             {"name": "sacct", "words": ["-B", "-j", old.ended]},
         ],
         **{kind: [{}] for kind in ("status", "steps", "past", "past_costs", "events", "shares", "limit_use", "diagnosis", "partitions",
-             "reservations", "qos", "plugin_options", "licenses", "settings", "nodes", "node_check", "forwards", "config",
-             "subscribe")},
+             "reservations", "qos", "plugin_options", "licenses", "settings", "nodes", "node_check", "forwards", "subscribe")},
     }  # fmt: skip
 
 

@@ -30,7 +30,7 @@ OfArray = Callable[[Fold, float], Cell]
 
 
 class JobColumn(NamedTuple):
-    """A column.
+    """A column of the job table.
 
     If `array` is None, an array shows the cell of the job that determines its position in the queue.
     """

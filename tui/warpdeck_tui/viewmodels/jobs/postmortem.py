@@ -42,10 +42,7 @@ _EXCEPTION = re.compile(r"(?:[\w.]+(?:Error|Exception|Interrupt|Exit)\b.*|[\w.]+
 
 
 class PostMortem(NamedTuple):
-    """The result. `words` is the sentence, or "" if the cause is unknown.
-
-    `lines` are the last lines of the output.
-    """
+    """The cause of a failure as a sentence in `words`, or "" if it is unknown, and the last lines of the output."""
 
     words: str
     lines: tuple[str, ...] = ()

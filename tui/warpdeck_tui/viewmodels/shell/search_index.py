@@ -120,7 +120,7 @@ class JobSearch:
         self._best: list[tuple[float, int, JobRow]] = []
 
     def look(self, jobs: Iterable[JobRow]) -> None:
-        """Search these jobs, too."""
+        """Search more jobs, and keep the best of all jobs that were searched so far."""
         if self._search.is_empty:
             return
         fitting = (

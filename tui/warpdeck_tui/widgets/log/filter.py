@@ -22,7 +22,7 @@ MAX_RANK_DIGITS = 6
 
 
 class Filter(NamedTuple):
-    """A choice of lines. `title` is shown by the view; `without` selects the lines that do not match."""
+    """A filter of log lines. The view shows its `title`. `without` selects the lines that do not match."""
 
     title: str
     pattern: re.Pattern[bytes]
@@ -89,7 +89,7 @@ class FilteredText:
 
     @property
     def start_bytes(self) -> int:
-        """Offset in the file from which on it was filtered."""
+        """Offset in the file at which the filtered part begins. The filtered part reaches to the end of the file."""
         return self._low
 
     @property

@@ -19,7 +19,7 @@ MAX_LIKE_IT = 200
 
 
 class Query(NamedTuple):
-    """A search.
+    """A search in a log.
 
     `title` is shown by the view; `data` and `text` are the same pattern for searching bytes and for drawing
     text.

@@ -1,8 +1,8 @@
 """The copy of the cluster: the jobs, nodes and partitions that Slurm reported last, and the record of jobs.
 
 The jobs are in a `State`, so that the code that shows jobs serves this engine, too. The database keeps the jobs of this
-user and all jobs that have ended. So the history does not depend on Slurm's accounting, and what has ended is never
-asked for again.
+user and all jobs that have ended. So the history does not depend on Slurm's accounting, and Slurm is not asked again for
+jobs that have ended.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def find_vanished(state: State, reported: Collection[JobId], changes: JobChanges
 
 
 def merged(state: State, known: Job | None, seen: Job) -> Job:
-    """Return the job as it is now: what Slurm reports, completed by what only we know."""
+    """Return the job as Slurm reports it now, completed by the facts that only warpdeck has recorded."""
     ours = _our_request(state, known, seen)
     request = known_request(ours, seen.request) if ours is not None else seen.request
     if known is None or known.uid != seen.uid:

@@ -1,4 +1,4 @@
-"""The forecast of a job: its reason in plain words, its place in the queue, its expected start, and what holds it."""
+"""The forecast of a job: its reason in plain words, its place in the queue, its expected start, and the jobs that it waits for."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 
+from warpdeck.base.background_task import background, cancel
 from warpdeck.base.errors import UserError
 from warpdeck.engines.slurm.cluster.allocations import Allocations
 from warpdeck.engines.slurm.cluster.cluster import Cluster
@@ -107,15 +108,11 @@ class Samplers:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Start and end steps while the block runs, and end all at its end."""
-        task = asyncio.create_task(self._run())
         try:
-            yield
+            async with background(self._run()):
+                yield
         finally:
-            tasks = [task, *self._running.values()]
-            for each in tasks:
-                if not each.cancelling():
-                    each.cancel()
-            await asyncio.wait(tasks)
+            await cancel(*self._running.values())
 
     def _is_measurable(self, job: Job) -> bool:
         is_running = job.state is JobState.RUNNING and job.uid == self.cluster.uid

@@ -1,7 +1,7 @@
-"""Completes the record with Slurm's accounting: how jobs ended that nobody saw end, and what jobs used.
+"""Completes the record with Slurm's accounting: the ends of jobs that left the queue between two looks, and the usage of jobs.
 
-Each job is asked for once after its end, many jobs with one command, and slurmdbd answers, not slurmctld. A site without
-accounting is served from what the queue showed.
+Each job is asked for once after its end. One command asks for many jobs, and slurmdbd answers it instead of slurmctld. At a
+site without accounting, the record keeps the last state that the queue showed.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
 
+from warpdeck.base.background_task import background
 from warpdeck.base.errors import UserError
 from warpdeck.base.passwd import name_of
 from warpdeck.engines.slurm.cluster.cluster import Cluster
@@ -82,15 +83,9 @@ class Accounting:
         if self._open:
             self._wake.set()
 
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
+    def running(self) -> AbstractAsyncContextManager[None]:
         """Ask while the block runs."""
-        task = asyncio.create_task(self._run())
-        try:
-            yield
-        finally:
-            task.cancel()
-            await asyncio.wait([task])
+        return background(self._run())
 
     async def _run(self) -> None:
         await self._first_queue.wait()

@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 
 from warpdeck.base.errors import UserError
 from warpdeck.engines.slurm.cluster.cluster import Cluster
-from warpdeck.engines.slurm.cluster.node_reading import read_node_rows
+from warpdeck.engines.slurm.cluster.node_reading import told_reasons
 from warpdeck.engines.slurm.cluster.polling import Allowance
+from warpdeck.engines.slurm.cluster.questions import NODES
 from warpdeck.engines.slurm.commands import SlurmCommands
-from warpdeck.engines.slurm.reading.node_table import flags_of, partitions_of
+from warpdeck.engines.slurm.reading.node_table import flags_of, partitions_of, read_nodes
 from warpdeck.model import NodeName
 from warpdeck.protocol.node_rows import NodeRow
 
@@ -42,7 +43,9 @@ class NodeLooks:
     async def look(self, name: NodeName) -> NodeRow:
         """Read one node, and return its row. Raises UserError."""
         self._count(NODE_RPCS)
-        text, found = await read_node_rows(self.commands, name, clock=self.cluster.clock, count=self._count)
+        text = await self.commands.read(*NODES, name)
+        reasons = await told_reasons(self.commands, text, count=self._count)
+        found = read_nodes(text, at=self.cluster.clock(), reasons=reasons)
         if not found:
             raise UserError(f"Slurm has no node {name} any more", "see `warpdeck node ls`", code="not_found")
         self.cluster.put_node(found[0], partitions_of(text), flags_of(text))

@@ -14,6 +14,7 @@ import signal
 from collections.abc import Callable
 from contextlib import suppress
 
+from warpdeck.base.background_task import cancel
 from warpdeck.base.errors import UserError
 from warpdeck.engines.slurm.commands import UNREACHABLE, SlurmCommands, command_error
 from warpdeck.fleet.channel_streams import ChannelStream, ChannelStreams
@@ -117,9 +118,7 @@ class JobLink:
             self._closing.cancel()
         self._end_input()
         await self._end_process()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel(*self._tasks)
 
     async def _read(self) -> None:
         read_bytes = 0

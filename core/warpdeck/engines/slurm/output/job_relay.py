@@ -60,5 +60,5 @@ class JobRelay:
 
 
 def code_of(error: str, code: str) -> str:
-    """Return the code of an end for the client, which comes back after some of them."""
+    """Return the code that the client gets with the end of a stream: LOST if it should connect again, else ""."""
     return LOST if error == LINK_BROKE or code == FELL_BEHIND else ""

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from warpdeck.base.background_task import cancel
 from warpdeck.base.errors import UserError
 from warpdeck.model import ExitStatus, Job
 from warpdeck.ports.engine_streams import ByteSink, StreamEnd
@@ -69,8 +70,7 @@ class LogStream:
 
     async def close(self) -> None:
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+            await cancel(self._task)
         await self._file.close()
 
     async def _send(self) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from warpdeck.base.background_task import cancel
 from warpdeck.base.errors import VERBATIM, UserError
 from warpdeck.ports.engine import Progress
 
@@ -75,8 +76,7 @@ async def granted(launcher: Launcher, environ: Mapping[str, str], progress: Prog
     if text is None:
         await asyncio.wait([telling])
         raise UserError("\n".join(f"salloc: {line}" for line in errors), code=VERBATIM)
-    telling.cancel()
-    await asyncio.wait([telling])
+    await cancel(telling)
     entries = [entry.partition("=") for entry in text.split("\0") if entry]
     made = {name: value for name, equals, value in entries if equals and environ.get(name) != value}
     return Allocation(launcher, {name: value for name, value in made.items() if name.startswith("SLURM_")})

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from warpdeck.base.background_task import background
 from warpdeck.base.errors import UserError
 from warpdeck.engines.slurm.cluster.polling import Allowance
 from warpdeck.engines.slurm.commands import SlurmCommands
@@ -79,15 +80,13 @@ class SlurmStep:
         """Pass data on until srun has ended, then report its exit status."""
         self._sink = sink
         launcher = self._launcher
-        writing = asyncio.create_task(self._write_input(sink))
         try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(_pass_on(launcher.stdout, OUT, sink))
-                group.create_task(_pass_on(launcher.stderr, ERR, sink, begin=self._said))
-            code = await launcher.wait()
+            async with background(self._write_input(sink)):
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(_pass_on(launcher.stdout, OUT, sink))
+                    group.create_task(_pass_on(launcher.stderr, ERR, sink, begin=self._said))
+                code = await launcher.wait()
         finally:
-            writing.cancel()
-            await asyncio.wait([writing])
             if launcher.has_ended:
                 self._forget()
         sink.ended(StreamEnd(exit=ExitStatus(code=max(code, 0), signal=max(-code, 0))))

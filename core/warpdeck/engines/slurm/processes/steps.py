@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from warpdeck.base.background_task import cancel
 from warpdeck.base.errors import VERBATIM, UserError
 from warpdeck.engines.slurm.cluster.cluster import Cluster
 from warpdeck.engines.slurm.cluster.polling import Allowance
@@ -250,9 +251,7 @@ async def _created(
         await launcher.end()
         raise
     finally:
-        for task in (written, ended, telling):
-            task.cancel()
-        await asyncio.wait([written, ended, telling])
+        await cancel(written, ended, telling)
     text = b"".join(said).decode(errors="replace")
     if code and not out:
         raise UserError(text.rstrip("\n"), code=VERBATIM, exit_code=max(code, 1))

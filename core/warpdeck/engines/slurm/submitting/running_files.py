@@ -11,10 +11,11 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 
+from warpdeck.base.background_task import background
 from warpdeck.base.errors import UserError
 from warpdeck.engines.slurm.cluster.cluster import Cluster
 from warpdeck.engines.slurm.cluster.poller import Poller
@@ -49,15 +50,9 @@ class RunningFiles:
     monotonic: Callable[[], float] = time.monotonic
     _signs: dict[JobId, _Sign] = field(default_factory=dict, init=False)
 
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
+    def running(self) -> AbstractAsyncContextManager[None]:
         """Check while the block runs."""
-        task = asyncio.create_task(self._run())
-        try:
-            yield
-        finally:
-            task.cancel()
-            await asyncio.wait([task])
+        return background(self._run())
 
     async def _run(self) -> None:
         while True:

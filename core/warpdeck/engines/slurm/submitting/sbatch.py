@@ -110,7 +110,7 @@ def refusal(folder: JobFolder) -> UserError:
 
 
 def sbatch_environment(request: Request, site: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of sbatch, which is that of the job except for what is withheld."""
+    """Return the environment of sbatch: the environment of the job without the withheld variables."""
     wanted = request.env | request.step_variables
     kept = {name: text for name, text in wanted.items() if not _CONTROLS.fullmatch(name)}
     return kept | {name: text for name, text in site.items() if _SITE.fullmatch(name)}

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from warpdeck.base.background_task import cancel
 from warpdeck.base.errors import StoreError, UserError
 from warpdeck.controller.launch.code_trees import TreeFiles
 from warpdeck.engines.shared.job_lookup import JobLookup
@@ -118,9 +119,7 @@ class SlurmSubmissions:
         try:
             yield
         finally:
-            for task in self._running:
-                task.cancel()
-            await asyncio.gather(*self._running, return_exceptions=True)
+            await cancel(*self._running)
 
     async def _to_the_end(self, work: Coroutine[Any, Any, CreatedObject]) -> CreatedObject:
         task = asyncio.create_task(work)

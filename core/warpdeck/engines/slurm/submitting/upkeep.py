@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 
+from warpdeck.base.background_task import background
 from warpdeck.base.errors import StoreError, UserError
 from warpdeck.model import Job
 
@@ -29,15 +29,9 @@ class Upkeep:
 
     submissions: SlurmSubmissions
 
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
+    def running(self) -> AbstractAsyncContextManager[None]:
         """Work in the background while the block runs."""
-        task = asyncio.create_task(self._run())
-        try:
-            yield
-        finally:
-            task.cancel()
-            await asyncio.wait([task])
+        return background(self._run())
 
     async def _run(self) -> None:
         made = self.submissions
