@@ -271,7 +271,7 @@ def gpu_lines(detail: JobDetail) -> list[Line]:
     lines: list[Line] = []
     for gpu in detail.gpus:
         if not gpu.uuid and gpu.util_pct is gpu.mem_used_bytes is None:
-            lines.append((Cell(gpu.name.ljust(10), "accent"), Cell("no readings", "muted")))
+            lines.append((Cell(gpu.name.ljust(10), "accent"), Cell(_no_readings(detail), "muted")))
             continue
         percent = "  ?%" if gpu.util_pct is None else f"{gpu.util_pct:>3}%"
         lines.append(
@@ -283,6 +283,11 @@ def gpu_lines(detail: JobDetail) -> list[Line]:
             )
         )
     return lines
+
+
+def _no_readings(detail: JobDetail) -> str:
+    wait_s = detail.first_reading_in_s
+    return "no readings" if wait_s is None else f"first reading in about {wait_s} s"
 
 
 def _no_gpus(row: JobRow) -> str:
