@@ -10,10 +10,22 @@ from warpdeck.protocol import requests, results
 from warpdeck.protocol.job_rows import EventRow
 from warpdeck.protocol.request_base import RequestMessage
 from warpdeck.protocol.results import PriorityList, ShareTree
-from warpdeck.protocol.site_rows import PartitionRow, PriorityRow, QosRow, ReservationRow, ShareRow
+from warpdeck.protocol.site_rows import PartitionRow, PriorityRow, QosRow, ReservationRow, ShareRow, UseRow
 
 NOW = 1_767_870_720.0
 """Thu 8 January 2026, 11:12 UTC."""
+
+STATUS = results.ControllerStatus(
+    pid=1,
+    host="lab.example.org",
+    home="/nowhere",
+    version="1",
+    uptime_s=1.0,
+    user="alice",
+    jobs={},
+    nodes=8,
+    log="",
+)
 
 
 class StaticSite:
@@ -33,6 +45,12 @@ class StaticSite:
                 return await self.shares()
             case requests.Priorities():
                 return await self.priorities()
+            case requests.Status():
+                return STATUS
+            case requests.LimitUse():
+                return results.LimitUseList(
+                    uses=[UseRow(qos="normal", user="alice", jobs=2, tres={"gpu": 6})]
+                )
         raise AssertionError(request)
 
     async def partitions(self) -> list[PartitionRow]:
@@ -156,7 +174,7 @@ class StaticSite:
             "submitted by alice",
             "started on gpu[01-02]",
             "ended: exit 1",
-            "cancelled by bob",
+            "canceled by bob",
             "held by alice",
         )
         return [EventRow(at=NOW - 97 * at, job=90 + at % 43, text=texts[at % 5]) for at in range(60)]

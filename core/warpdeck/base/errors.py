@@ -8,7 +8,7 @@ class WarpdeckError(Exception):
     """Base class of all errors that warpdeck raises on purpose."""
 
 
-RESTART = "run `warpdeck down`; jobs keep running, and the next command starts a controller of its version"
+RESTART = "run `warpdeck down`; jobs keep running, and the next command starts a daemon of its version"
 """Hint for the case that client and controller have different versions."""
 VERBATIM = "said"
 """Code of a UserError with a message that is printed unchanged, as the complete output of a command. The

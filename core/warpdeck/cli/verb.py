@@ -60,7 +60,7 @@ class Verb(Synopsis):
         check: Callable[[Any], None] | None = None,
         run: Callable[[Any], int] | None = None,
         ask: Ask | None = None,
-        waits: str = "waiting for the controller ...",
+        waits: str = "waiting for an answer ...",
         show: Callable[[Any, Namespace], None] | None = None,
         failed: Callable[[Any], bool] | None = None,
         subverbs: Sequence[Verb] = (),
@@ -114,8 +114,9 @@ def connected() -> SyncClient:
     """Connect to the controller. It is started if none runs. Raises UserError."""
     from warpdeck.client.blocking_client import SyncClient
 
-    with progress("waiting for the controller ..."):
-        return SyncClient.connect(default_paths())
+    paths = default_paths()
+    with progress(f"waiting for the {paths.daemon} ..."):
+        return SyncClient.connect(paths)
 
 
 def request(kind: str, **fields: str) -> Ask:

@@ -41,6 +41,7 @@ from .away import Starter
 from .inbox import Inbox, Merged
 from .wire_connection import (
     ANSWER_S,
+    CONTROLLER,
     WireConnection,
     connection_error,
     gone,
@@ -68,10 +69,12 @@ class AsyncioClient:
     Create it with `connect`; end it with `close` or use it in `async with`.
     """
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, daemon: str = CONTROLLER
+    ) -> None:
         self._reader = reader
         self._writer = writer
-        self._wire = WireConnection()
+        self._wire = WireConnection(daemon)
         self._inboxes: dict[int, Inbox] = {}
         self._gone: UserError | None = None
         self._pump: asyncio.Task[None] | None = None
@@ -100,7 +103,7 @@ class AsyncioClient:
             link = connect_socket(paths)
         except OSError as error:
             raise connection_error(error, paths) from error
-        client = cls(*await asyncio.open_unix_connection(sock=link))
+        client = cls(*await asyncio.open_unix_connection(sock=link), daemon=paths.daemon)
         try:
             async with asyncio.timeout(ANSWER_S):
                 await client._greet(name)
@@ -127,7 +130,7 @@ class AsyncioClient:
         if self._pump is not None:
             self._pump.cancel()
             await asyncio.wait([self._pump])
-        self._fail(gone())
+        self._fail(gone(self._wire.daemon))
         self._writer.close()
         with contextlib.suppress(OSError):
             await self._writer.wait_closed()
@@ -151,7 +154,7 @@ class AsyncioClient:
                 elif word == "progress" and progress is not None:
                     progress(str(value))
         except TimeoutError as error:
-            raise no_answer() from error
+            raise no_answer(self._wire.daemon) from error
         finally:
             self._inboxes.pop(number, None)
 
@@ -202,15 +205,15 @@ class AsyncioClient:
             while (event := self._wire.next_event()) is None:
                 await self._receive()
         except OSError as error:
-            raise gone() from error
-        self.welcome = _convert(welcome_of(event), Welcome)
+            raise gone(self._wire.daemon) from error
+        self.welcome = _convert(welcome_of(event, self._wire.daemon), Welcome)
         self._pump = asyncio.get_running_loop().create_task(self._read())
 
     async def _receive(self) -> None:
         """Receive some bytes. Raises UserError if the connection has ended."""
         data = await self._reader.read(READ_BYTES)
         if not data:
-            raise gone()
+            raise gone(self._wire.daemon)
         self._wire.feed(data)
 
     async def _read(self) -> None:
@@ -225,7 +228,7 @@ class AsyncioClient:
                         self._inboxes[number].put((word, value))
                 await self._receive()
         except OSError:
-            self._fail(gone())
+            self._fail(gone(self._wire.daemon))
         except UserError as error:
             self._fail(error)
 
@@ -259,7 +262,7 @@ class AsyncioClient:
             self._writer.write(pack(JSON, msgspec.json.encode(message)))
             await self._writer.drain()
         except OSError as error:
-            raise gone() from error
+            raise gone(self._wire.daemon) from error
 
     def acknowledge(self, number: int, size: int) -> None:
         """Acknowledge `size` bytes of the stream, unless the connection has ended."""
@@ -340,6 +343,4 @@ def _convert(value: Any, kind: type[T]) -> T:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        raise UserError(
-            f"unexpected answer from the controller: {error}", f"if its version differs, {RESTART}"
-        ) from error
+        raise UserError(f"unexpected answer: {error}", f"if its version differs, {RESTART}") from error

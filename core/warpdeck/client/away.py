@@ -12,7 +12,7 @@ from collections.abc import Callable
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import SLURM, Paths
 
-from .wire_connection import AGAIN_EVERY_S, AGAIN_S, GONE
+from .wire_connection import AGAIN_EVERY_S, AGAIN_S, CONTROLLER, GONE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,12 +56,17 @@ class Starter:
 
 
 def wait_until_back(
-    connect: Callable[[], _Connection], say: Callable[[str], None], *, patience_s: float = float("inf")
+    connect: Callable[[], _Connection],
+    say: Callable[[str], None],
+    *,
+    patience_s: float = float("inf"),
+    daemon: str = CONTROLLER,
 ) -> _Connection:
     """Connect again after the connection was lost, as soon as the controller is back.
 
-    `connect` raises UserError with the code GONE while the controller is away. `say` gets remarks for the waiting user. Raises
-    UserError if an attempt fails for another reason, or the controller stays away longer than `patience_s`.
+    `connect` raises UserError with the code GONE while the daemon is away. `say` gets remarks for the waiting user,
+    in which `daemon` is the name of the process. Raises UserError if an attempt fails for another reason, or the daemon
+    stays away longer than `patience_s`.
     """
     begun = time.monotonic()
     told = False
@@ -73,9 +78,9 @@ def wait_until_back(
                 raise
         else:
             if told:
-                say("the controller is back")
+                say(f"the {daemon} is back")
             return connection
         if not told and time.monotonic() - begun > TOLD_AFTER_S:
-            say("connection to the controller lost; waiting for it")
+            say(f"connection to the {daemon} lost; waiting for it")
             told = True
         time.sleep(AGAIN_EVERY_S)

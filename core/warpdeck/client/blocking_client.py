@@ -27,11 +27,8 @@ from warpdeck_agent.wire.frames import (
 from .away import Starter, wait_until_back, was_killed
 from .wire_connection import AGAIN_S as AGAIN_S
 from .wire_connection import ANSWER_S as ANSWER_S
-from .wire_connection import ENDED as ENDED
-from .wire_connection import GONE as GONE
-from .wire_connection import LOST as LOST
-from .wire_connection import STEPS as STEPS
 from .wire_connection import (
+    CONTROLLER,
     WireConnection,
     connection_error,
     gone,
@@ -41,6 +38,10 @@ from .wire_connection import (
     user_error,
     welcome_of,
 )
+from .wire_connection import ENDED as ENDED
+from .wire_connection import GONE as GONE
+from .wire_connection import LOST as LOST
+from .wire_connection import STEPS as STEPS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,12 +61,12 @@ _SHORTEN = "shorten the script, or pass fewer variables with --export=NONE"
 class SyncClient:
     """One connection to the controller. Its calls raise UserError with the controller's message."""
 
-    def __init__(self, link: socket.socket) -> None:
+    def __init__(self, link: socket.socket, paths: Paths | None = None) -> None:
         self._link = link
-        self._wire = WireConnection()
+        self._wire = WireConnection(paths.daemon if paths is not None else CONTROLLER)
         self._aside: deque[NumberedEvent] = deque()
         self._passed_on: set[int] = set()
-        self._paths: Paths | None = None
+        self._paths = paths
         self.welcome: dict[str, Any] = {}
 
     @classmethod
@@ -82,17 +83,15 @@ class SyncClient:
     def _connected(cls, paths: Paths) -> Self:
         """Connect to a running controller. Raises UserError, with the code GONE if no controller answers."""
         try:
-            client = cls.over(connect_path(paths.socket))
+            return cls.over(connect_path(paths.socket), paths)
         except OSError as error:
             raise connection_error(error, paths) from error
-        client._paths = paths
-        return client
 
     @classmethod
-    def over(cls, link: socket.socket) -> Self:
-        """Return a client that uses an open connection. Raises UserError."""
+    def over(cls, link: socket.socket, paths: Paths | None = None) -> Self:
+        """Return a client that uses an open connection, to the daemon of that home directory. Raises UserError."""
         link.settimeout(ANSWER_S)
-        client = cls(link)
+        client = cls(link, paths)
         try:
             client._greet()
         except BaseException:
@@ -107,10 +106,14 @@ class SyncClient:
         With `paths` the client may reconnect to the controller of that home directory.
         """
         link.settimeout(ANSWER_S)
-        client = cls(link)
-        client._paths = paths
+        client = cls(link, paths)
         client.welcome = welcome
         return client
+
+    @property
+    def daemon(self) -> str:
+        """The name of the process at the other end, for messages: "controller" or "gateway"."""
+        return self._wire.daemon
 
     def close(self) -> None:
         self._link.close()
@@ -150,7 +153,7 @@ class SyncClient:
         while True:
             event = self._event((number,), ANSWER_S)
             if event is None:
-                raise no_answer()
+                raise no_answer(self._wire.daemon)
             _, word, value = event
             if word == "ok":
                 return join_rows(parts, value)
@@ -201,7 +204,10 @@ class SyncClient:
         self._link.close()
         patience_s = until - time.monotonic()
         fresh = wait_until_back(
-            lambda: SyncClient.connect(paths, start=was_killed(paths)), self._say, patience_s=patience_s
+            lambda: SyncClient.connect(paths, start=was_killed(paths)),
+            self._say,
+            patience_s=patience_s,
+            daemon=paths.daemon,
         )
         fresh._wire.replaces(self._wire)
         self._link, self._wire, self._aside = fresh._link, fresh._wire, fresh._aside
@@ -315,8 +321,8 @@ class SyncClient:
         self._send(hello("cli"))
         event = self._next(ANSWER_S)
         if event is None:
-            raise no_answer()
-        self.welcome = welcome_of(event)
+            raise no_answer(self._wire.daemon)
+        self.welcome = welcome_of(event, self._wire.daemon)
 
     def _send(self, frame: bytes) -> None:
         try:
@@ -324,7 +330,7 @@ class SyncClient:
         except (OSError, TimeoutError) as error:
             if refusal := self._refusal():
                 raise refusal from error
-            raise gone() from error
+            raise gone(self._wire.daemon) from error
 
     def _refusal(self) -> UserError | None:
         """Return the error that the controller sent before it closed the connection, or None."""
@@ -354,7 +360,7 @@ class SyncClient:
             except OSError:
                 data = b""
             if not data:
-                raise gone()
+                raise gone(self._wire.daemon)
             self._wire.feed(data)
         return event
 

@@ -98,7 +98,9 @@ class Forwarding:
                     if error.code != GONE:
                         raise
                 client.close()
-                client = wait_until_back(self._registered, self._say, patience_s=MAX_AWAY_S)
+                client = wait_until_back(
+                    self._registered, self._say, patience_s=MAX_AWAY_S, daemon=self._paths.daemon
+                )
 
     def _serve(self, client: SyncClient, keys: int | None, on_key: Callable[[], object] | None) -> str:
         sources = [self._listener.fileno(), client.fileno(), *([keys] if keys is not None else [])]

@@ -41,7 +41,7 @@ def wait_for_end(
         except UserError as error:
             if error.code != GONE:
                 raise
-        client = wait_until_back(again, note)
+        client = wait_until_back(again, note, daemon=client.daemon)
 
 
 def _ended(client: SyncClient, job_id: int) -> list[JobEnd]:

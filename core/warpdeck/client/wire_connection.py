@@ -33,6 +33,8 @@ The slowest request adds a node over SSH.
 AGAIN_S = 120.0
 """Seconds during which a request is repeated while the controller is away."""
 AGAIN_EVERY_S = 0.2
+CONTROLLER = "controller"
+"""The process at the other end of a connection, unless the home says that it is a gateway (see `Paths.daemon`)."""
 GONE = "gone"
 """Code of the UserError for a lost connection."""
 LOST = "lost"
@@ -47,10 +49,12 @@ _VALUE_OF = {"ok": "result", "progress": "line", "rows": "part"}
 class WireConnection:
     """State of one connection: the numbers of its requests, and the frames received so far.
 
-    The owner sends and receives the bytes.
+    The owner sends and receives the bytes. `daemon` is the process at the other end, for messages: "controller" or
+    "gateway".
     """
 
-    def __init__(self) -> None:
+    def __init__(self, daemon: str = CONTROLLER) -> None:
+        self.daemon = daemon
         self._decoder = FrameDecoder()
         self._frames: deque[tuple[int, bytes]] = deque()
         self._numbers = itertools.count(1)
@@ -68,7 +72,7 @@ class WireConnection:
         try:
             self._frames.extend(self._decoder.feed(data))
         except WireError as error:
-            raise unexpected(error) from error
+            raise unexpected(error, self.daemon) from error
 
     @property
     def is_buffered(self) -> bool:
@@ -86,7 +90,7 @@ class WireConnection:
                 return stream, "data", data
             message = parse_json(payload)
         except WireError as error:
-            raise unexpected(error) from error
+            raise unexpected(error, self.daemon) from error
         number, word = message.get("stream", message.get("id", 0)), message["t"]
         return number, word, message.get(_VALUE_OF.get(word, ""), message)
 
@@ -96,13 +100,13 @@ def hello(client: str) -> bytes:
     return json_frame({"t": "hello", "version": VERSION, "client": client})
 
 
-def welcome_of(event: NumberedEvent) -> dict[str, Any]:
-    """Return the controller's greeting from its first message. Raises UserError if it refuses the client."""
+def welcome_of(event: NumberedEvent, daemon: str) -> dict[str, Any]:
+    """Return the daemon's greeting from its first message. Raises UserError if it refuses the client."""
     _, word, value = event
     if word == "error":
         raise user_error(value)
     if word != "welcome":
-        raise unexpected(WireError(f"{word!r} instead of a greeting"))
+        raise unexpected(WireError(f"{word!r} instead of a greeting"), daemon)
     greeting: dict[str, Any] = value
     return greeting
 
@@ -132,26 +136,26 @@ def connection_error(error: OSError, paths: Paths) -> UserError:
     if isinstance(error, PermissionError):
         return UserError(
             f"the {paths.daemon} in {paths.home} belongs to another user",
-            "unset WARPDECK_HOME to use your own controller",
+            f"unset WARPDECK_HOME to use your own {paths.daemon}",
         )
     choice = f" --engine {SLURM}" if paths.engine == SLURM else ""
     return UserError(f"no {paths.daemon} is running", f"start it with `warpdeck up{choice}`", code=GONE)
 
 
-def gone() -> UserError:
+def gone(daemon: str) -> UserError:
     """Return the error for a connection that ended."""
     return UserError(
-        "connection to the controller lost", "try again, or check it with `warpdeck status`", code=GONE
+        f"connection to the {daemon} lost", "try again, or check it with `warpdeck status`", code=GONE
     )
 
 
-def no_answer() -> UserError:
-    """Return the error for a controller that did not answer in time. The request may have been carried out."""
+def no_answer(daemon: str) -> UserError:
+    """Return the error for a daemon that did not answer in time. The request may have been carried out."""
     return UserError(
-        "no answer from the controller", "check its log; `warpdeck status` prints the path", code=UNCERTAIN
+        f"no answer from the {daemon}", "check its log; `warpdeck status` prints the path", code=UNCERTAIN
     )
 
 
-def unexpected(error: WireError) -> UserError:
-    """Return the error for a message that the controller should not have sent."""
-    return UserError(f"unexpected message from the controller: {error}", f"if its version differs, {RESTART}")
+def unexpected(error: WireError, daemon: str) -> UserError:
+    """Return the error for a message that the daemon should not have sent."""
+    return UserError(f"unexpected message from the {daemon}: {error}", f"if its version differs, {RESTART}")

@@ -123,10 +123,12 @@ class GroupCost(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def end_text(*, state: str, exit_code: str, cause: str) -> str:
-    """Return a text about the end of a job, for example "exit 0", "signal 9 (oom)" or "cancelled".
+    """Return a text about the end of a job, for example "exit 0", "signal 9 (oom)" or "canceled".
 
-    `exit_code` is "code:signal", or "" if the job never ran.
+    `exit_code` is "code:signal", or "" if the job never ran. A job that was canceled before it ran has 0:0 over Slurm.
     """
+    if cause == "cancelled" and exit_code in ("", "0:0"):
+        return "canceled"
     code, _, signal = exit_code.partition(":")
     text = f"signal {signal}" if signal not in ("", "0") else f"exit {code}" if code else state.lower()
     return f"{text} ({cause})" if cause else text

@@ -138,7 +138,7 @@ class Connection:
         except (asyncio.IncompleteReadError, ConnectionError, TimeoutError):
             return
         except WireError as error:
-            said = f"this controller (warpdeck {__version__}) received an unexpected message: {error}"
+            said = f"this {self.server.paths.daemon} (warpdeck {__version__}) received an unexpected message: {error}"
             self.send_error(0, UserError(said, f"if the client's version differs, {RESTART}"))
         finally:
             self.close()
@@ -153,7 +153,7 @@ class Connection:
         if not isinstance(hello, requests.Hello):
             raise WireError("the first message must be hello")
         if hello.version != requests.API_VERSION:
-            self.send_error(0, _other_version(hello.version))
+            self.send_error(0, _other_version(hello.version, self.server.paths.daemon))
             return False
         self.send(self.welcome())
         return True
@@ -345,7 +345,9 @@ class Connection:
         except UserError as error:
             self.send_error(message.id, error)
         except (RemoteError, StoreError) as error:
-            self.send_error(message.id, UserError(str(error), "try again; see the controller's log"))
+            self.send_error(
+                message.id, UserError(str(error), f"try again; see the {self.server.paths.daemon}'s log")
+            )
         except WireError as error:
             failed = UserError(f"cannot send the answer: {error}", "request less data", code=UNCERTAIN)
             self.send_error(message.id, failed)
@@ -354,7 +356,7 @@ class Connection:
         except Exception:
             log.exception("a bug in %s", type(message).__name__)
             hint = f"the request may still have taken effect; see {self.server.paths.log}"
-            failed = UserError("an error inside the controller", hint, code=UNCERTAIN)
+            failed = UserError(f"an error inside the {self.server.paths.daemon}", hint, code=UNCERTAIN)
             self.send_error(message.id, failed)
 
     async def _handle(self, message: Any) -> Any:
@@ -388,9 +390,9 @@ class Connection:
         self._writer.transport.abort()
 
 
-def _other_version(version: int) -> UserError:
+def _other_version(version: int, daemon: str) -> UserError:
     return UserError(
-        f"this controller (warpdeck {__version__}) speaks protocol {requests.API_VERSION}, the client {version}",
+        f"this {daemon} (warpdeck {__version__}) speaks protocol {requests.API_VERSION}, the client {version}",
         RESTART,
     )
 

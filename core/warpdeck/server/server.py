@@ -95,7 +95,7 @@ class ApiServer(Services):
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            caller = Caller(identify(writer))
+            caller = Caller(identify(writer, self.paths.daemon))
         except UserError as error:
             self._connection(reader, writer, NOBODY).refuse(error)
             return
@@ -166,17 +166,17 @@ class ApiServer(Services):
                 self._connections.pop(connection.who.uid, None)
 
 
-def identify(writer: asyncio.StreamWriter) -> Principal:
+def identify(writer: asyncio.StreamWriter, daemon: str) -> Principal:
     """Return the user at the other end (SO_PEERCRED).
 
-    Raises UserError if a personal controller does not serve this user.
+    Raises UserError if a personal controller, or a gateway, does not serve this user.
     """
     peer: Any = writer.get_extra_info("socket")
     _, uid, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
     own = os.geteuid()
     if own != 0 and uid not in (own, 0):
         raise UserError(
-            "this controller serves only its own user", "unset WARPDECK_HOME to use your own controller"
+            f"this {daemon} serves only its own user", f"unset WARPDECK_HOME to use your own {daemon}"
         )
     try:
         name = pwd.getpwuid(uid).pw_name

@@ -8,12 +8,15 @@ from typing import ClassVar
 
 import pytest
 
+from warpdeck.base.errors import UserError
 from warpdeck.protocol.job_rows import JobRow, WhyRow
 from warpdeck_tui.viewmodels.jobs.arrays import Fold
+from warpdeck_tui.viewmodels.jobs.confirmation import confirmation
 from warpdeck_tui.viewmodels.jobs.job_columns import DEFAULT_COLUMNS, JOB_COLUMNS, JobRows
 from warpdeck_tui.viewmodels.jobs.listing import SLICE, Choice, Listing, key_of
 from warpdeck_tui.viewmodels.jobs.order import SORTED_BY, Order, Rank
-from warpdeck_tui.viewmodels.jobs.queue import array_in_full, confirmation, in_full, targets, where
+from warpdeck_tui.viewmodels.jobs.queue import array_in_full, in_full, targets, where
+from warpdeck_tui.viewmodels.jobs.task_choice import chosen_tasks, effect
 
 NOW = 100_000.0
 
@@ -215,3 +218,32 @@ def test_a_removed_arrays_line_can_be_drawn_until_the_next_update() -> None:
     before = fold.head.array_job_id
     assert follow(listing, {}, Choice())
     assert not listing.entries and fold.head.array_job_id == before
+
+
+@pytest.mark.parametrize(
+    ("text", "labels"),
+    [
+        ("0", ["7_0"]),
+        ("95-", ["7_[95-99]"]),
+        ("-1,98", ["7_0", "7_1", "7_[98]"]),
+        ("90-99", ["7_[90-99]"]),
+        ("90-99:5", ["7_[90,95]"]),
+    ],
+)
+def test_tasks_of_an_array_are_chosen_by_number(text: str, labels: list[str]) -> None:
+    live = [row for row in sweep().values() if row.end is None]
+    assert sorted(row.label for row in chosen_tasks(live, text)) == sorted(labels)
+
+
+@pytest.mark.parametrize("text", ["x", "-", "", "9-3", "1,,2", "200-"])
+def test_task_numbers_that_mean_nothing_are_refused(text: str) -> None:
+    with pytest.raises(UserError):
+        chosen_tasks([row for row in sweep().values() if row.end is None], text)
+
+
+def test_a_part_of_the_pending_tasks_is_never_named_as_the_whole_array() -> None:
+    rows = sweep()
+    live = [row for row in rows.values() if row.end is None]
+    part = chosen_tasks(live, "0-98")
+    assert "7" not in targets("cancel", part, rows.values())
+    assert effect("cancel", part, rows.values()).endswith("; 1 pending task stays")

@@ -310,3 +310,31 @@ async def test_an_unchanged_chart_is_not_drawn_again(folder: Path) -> None:
         assert made == []
         await ui.press("x")
         assert pane._make is not make
+
+
+async def test_a_wide_page_shows_the_curve_beside_the_log(folder: Path) -> None:
+    async with run_app(folder, size=(120, 40)) as ui:
+        await ui.cluster.submit("llama")
+        await ui.shows("● R")
+        await ui.press("enter")
+        await ui.shows("[Log]", "step      8", "min", "1 of 3", "time ╵0s", "requested", "v Next")
+        await ui.press("v")
+        await ui.shows("[Log]", "2 of 3")
+        await ui.press("m")
+        await ui.shows("[Metrics]", "2 of 3")
+        await ui.hides("step      8")
+        await ui.press("l")
+        await ui.shows("[Log]", "step      8", "2 of 3")
+        await ui.pilot.resize_terminal(80, 24)
+        await ui.hides("2 of 3")
+
+
+async def test_a_log_without_metrics_has_no_curve_beside_it(folder: Path) -> None:
+    async with run_app(folder, size=(120, 40)) as ui:
+        await ui.cluster.submit("hosts", argv=("hostname",))
+        await ui.shows("● R")
+        await ui.press("enter")
+        await ui.shows("[Log]", "gpu01: hosts", "requested")
+        assert "No values to plot" not in ui.text() and "v Next" not in ui.line(-1)
+        await ui.press("v")
+        await ui.shows("[Log]")

@@ -137,6 +137,7 @@ async def test_an_array_is_canceled_as_a_whole(folder: Path) -> None:
         await ui.shows("2 R 4 PD")
         await ui.press("c")
         await ui.shows("Cancel all tasks of array 1?", "$ warpdeck cancel 1", "4 pending tasks")
+        await ui.shows("Ends 2 running and 4 pending tasks; none stay")
         await ui.press("y")
         await ui.shows("0 running, 0 pending", "⊘ CA")
 
@@ -150,10 +151,59 @@ async def test_canceling_the_waiting_tasks_of_an_array_keeps_running_ones(folder
         ui.app.screen.query_one(VirtualTable).go_to("1")
         await ui.press("c")
         await ui.shows("Cancel 4 pending tasks of array 1?", "$ warpdeck cancel --state PD '1_[2-5]'")
-        await ui.shows("2 started tasks will continue")
+        await ui.shows("Ends 4 pending tasks; 2 running tasks stay")
         await ui.press("y")
         await ui.shows_notification("Canceled job 1_[2-5]")
         await ui.shows("2 running, 0 pending")
+
+
+async def test_thirty_of_38_pending_tasks_are_canceled_with_six_keys(folder: Path) -> None:
+    async with run_app(folder, size=(120, 30)) as ui:
+        await ui.cluster.submit_array(tasks=46, at_once=8)
+        await ui.shows("8 R 38 PD")
+        await ui.press("c", "t", "1", "6", "minus")
+        await ui.shows("Ends 30 pending tasks; 8 running and 8 pending tasks stay")
+        await ui.shows("$ warpdeck cancel --state PD '1_[16-45]'")
+        await ui.press("enter")
+        await ui.shows_notification("Canceled job 1_[16-45]")
+        await ui.shows("8 running, 8 pending")
+
+
+async def test_only_the_pending_tasks_of_an_array_are_canceled(folder: Path) -> None:
+    async with run_app(folder) as ui:
+        await ui.cluster.submit_array(tasks=6, at_once=2)
+        await ui.shows("2 R 4 PD")
+        await ui.press("c", "w")
+        await ui.shows("Cancel 4 pending tasks of array 1?", "Ends 4 pending tasks; 2 running tasks stay")
+        await ui.press("y")
+        await ui.shows("2 running, 0 pending")
+
+
+async def test_tasks_that_do_not_exist_are_refused_and_the_text_stays(folder: Path) -> None:
+    async with run_app(folder) as ui:
+        await ui.cluster.submit_array(tasks=6, at_once=2)
+        await ui.shows("2 R 4 PD")
+        await ui.press("c", "t")
+        await ui.until(lambda: ui.field("answer").value == "2-5", "the pending tasks in the field")
+        await ui.type("9")
+        await ui.press("enter")
+        await ui.shows("No task 9. The tasks are 0-5")
+        await ui.press("backspace")
+        await ui.type("0,3")
+        await ui.shows("Ends 1 running and 1 pending tasks; 1 running and 3 pending tasks stay")
+        await ui.press("enter")
+        await ui.shows("2 running, 2 pending")  # another task has started in place of task 0
+
+
+async def test_the_rows_from_a_mark_to_the_cursor_are_marked(folder: Path) -> None:
+    async with run_app(folder) as ui:
+        for _ in range(4):
+            await ui.cluster.submit()
+        await ui.shows("4 running")
+        await ui.press("space", "j", "v")
+        await ui.shows("3 marked")
+        await ui.press("c")
+        await ui.shows("Cancel 3 jobs?")
 
 
 async def test_the_log_of_an_array_requires_a_task(folder: Path) -> None:
@@ -173,7 +223,7 @@ async def test_waiting_tasks_of_an_array_have_no_log(folder: Path) -> None:
         await ui.press("enter", "G", "enter")
         await ui.shows("[Details]", "JobArrayTaskLimit")
         await ui.press("c")
-        await ui.shows("Cancel 2 pending tasks of array 1?", "1 started task will continue")
+        await ui.shows("Cancel 2 pending tasks of array 1?", "Ends 2 pending tasks; 1 running task stays")
 
 
 async def test_the_queue_is_sorted_by_a_column_and_reversed(folder: Path) -> None:

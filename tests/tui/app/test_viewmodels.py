@@ -17,11 +17,11 @@ from warpdeck_tui.user_files.themes import STATE_ROLES
 from warpdeck_tui.viewmodels import Cell
 from warpdeck_tui.viewmodels.cells import age, fact, folded, glyph
 from warpdeck_tui.viewmodels.jobs import job as job_view
+from warpdeck_tui.viewmodels.jobs.confirmation import confirmation
 from warpdeck_tui.viewmodels.jobs.job_columns import DEFAULT_COLUMNS, job_row
 from warpdeck_tui.viewmodels.jobs.listing import Choice, Listing
 from warpdeck_tui.viewmodels.jobs.queue import (
     clock,
-    confirmation,
     in_full,
     names_of,
     summary,
@@ -247,8 +247,8 @@ def test_an_action_on_waiting_array_tasks_excludes_started_ones() -> None:
     question = confirmation("cancel", [rest], [rest, task, running(5)])
     assert question.text == "Cancel 7 pending tasks of array 2?"
     assert question.command == "warpdeck cancel --state PD '2_[3-9]'"
-    assert len(question.lines) == 2 and "7 pending tasks" in question.lines[0]
-    assert question.lines[1] == "1 started task will continue"
+    assert len(question.lines) == 1 and "7 pending tasks" in question.lines[0]
+    assert question.effect == "Ends 7 pending tasks; 1 running task stays"
     assert names_of(rest) == targets("hold", [rest], [rest, task]) == ["2_[3-9]"]
     assert targets("cancel", [rest, task], [rest, task]) == ["2"]
     other = running(5)

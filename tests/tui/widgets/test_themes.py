@@ -14,9 +14,10 @@ from textual.color import Color
 
 from warpdeck.base.errors import UserError
 from warpdeck_tui.table.palette import ansi_styles, for_terminal
+from warpdeck_tui.table.xterm_colors import GRAYS_BEGIN, nearest, number_of
+from warpdeck_tui.user_files.theme_file import ThemeFile, for_256_colors
 from warpdeck_tui.user_files.themes import (
     STATE_ROLES,
-    ThemeFile,
     load_theme,
     shipped_folder,
     text_styles,
@@ -29,16 +30,26 @@ FAINT_SHARE = 0.75
 """Share of the foreground color in hints, as in app.tcss."""
 LOG_INKS = [f"ansi{number}" for number in range(16)]
 INKS = (*STATE_ROLES, "muted", "accent", "warn", "cursor-sign", "mark-sign")
-NAMES = ("deck-dark", "deck-light", "deck-contrast", "deck-safe")
+OWN = ("deck-dark", "deck-light", "deck-contrast", "deck-safe")
 ANSI_NAMES = ("deck-ansi", "deck-ansi-light")
 HIGH_CONTRAST = 7.0
 """WCAG 2.1, level AAA."""
 SAME_COLOUR = 12.0
 """CIE 1976 distance in Lab below which two colors look equal: five times the just noticeable difference."""
+NAMES = sorted(path.stem for path in shipped_folder().glob("*.toml") if path.stem not in ANSI_NAMES)
+IN_256 = " in 256 colors"
+VARIANTS = [name + suffix for name in NAMES for suffix in ("", IN_256)]
+FRAME_CONTRAST = (1.5, 3.1)
+"""Least and largest contrast of a frame on the background, so that it is visible and quiet."""
 
 
-def shipped(name: str) -> ThemeFile:
-    return load_theme(shipped_folder() / f"{name}.toml")
+def shipped(variant: str) -> ThemeFile:
+    theme = load_theme(shipped_folder() / f"{variant.removesuffix(IN_256)}.toml")
+    return for_256_colors(theme) if variant.endswith(IN_256) else theme
+
+
+def rgb(color: str) -> tuple[int, int, int]:
+    return Color.parse(color).rgb
 
 
 def colour(style: Style, *, ground: bool = False) -> str:
@@ -132,7 +143,7 @@ def lab(rgb: list[float]) -> tuple[float, float, float]:
     return 116 * y - 16, 500 * (x - y), 200 * (y - z)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", VARIANTS)
 def test_every_text_has_enough_contrast(name: str) -> None:
     poor = [
         f"{label}: {contrast(text, ground):.2f} ({text} on {ground})"
@@ -142,31 +153,64 @@ def test_every_text_has_enough_contrast(name: str) -> None:
     assert not poor, "\n".join(poor)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", VARIANTS)
 def test_the_brightness_of_the_heat_ramp_is_monotonic(name: str) -> None:
     ramp = [contrast(step, "#000000") for step in shipped(name).heat]
     assert ramp == sorted(ramp) or ramp == sorted(ramp, reverse=True)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", VARIANTS)
 def test_different_states_have_different_colors(name: str) -> None:
     styles = text_styles(shipped(name))
     colors = [styles[state].color for state in ("RUNNING", "PENDING", "FAILED", "HELD", "COMPLETED")]
     assert len(set(colors)) == len(colors)
 
 
-def test_the_high_contrast_theme_has_seven_to_one() -> None:
+@pytest.mark.parametrize("name", VARIANTS)
+def test_surfaces_and_frames_are_told_apart_and_quiet(name: str) -> None:
+    theme = shipped(name)
+    assert len({theme.background, theme.surface, theme.panel, theme.cursor, theme.frame}) == 5
+    least, largest = FRAME_CONTRAST
+    assert least <= contrast(theme.frame, theme.background) <= largest
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_theme_chooses_all_of_its_256_colors(name: str) -> None:
+    theme = shipped(name)
+    chosen = theme.colors256
+    fields = [
+        field for field in chosen.__struct_fields__ if field not in ("states", "cursor_blurred", "match")
+    ]
+    assert not [field for field in fields if not getattr(chosen, field)]
+    in_256 = shipped(name + IN_256)
+    colors = [getattr(in_256, field) for field in fields if field not in ("heat", "heat_text")]
+    assert not [
+        color for color in (*colors, *in_256.heat, *in_256.heat_text) if number_of(rgb(color)) is None
+    ]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_dark_surfaces_are_grays_in_256_colors(name: str) -> None:
+    theme = shipped(name + IN_256)
+    if theme.dark and name != "deck-contrast":
+        for surface in (theme.background, theme.surface, theme.panel):
+            assert nearest(rgb(surface)) >= GRAYS_BEGIN
+
+
+@pytest.mark.parametrize("name", ["deck-contrast", "deck-contrast" + IN_256])
+def test_the_high_contrast_theme_has_seven_to_one(name: str) -> None:
     poor = [
         f"{label}: {contrast(text, ground):.2f} ({text} on {ground})"
-        for label, text, ground in pairs(shipped("deck-contrast"))
+        for label, text, ground in pairs(shipped(name))
         if contrast(text, ground) < HIGH_CONTRAST and not label.startswith("faint")
     ]
     assert not poor, "\n".join(poor)
 
 
+@pytest.mark.parametrize("name", ["deck-safe", "deck-safe" + IN_256])
 @pytest.mark.parametrize("vision", DICHROMATS)
-def test_the_safe_theme_separates_states_for_all_kinds_of_color_vision(vision: str) -> None:
-    styles = text_styles(shipped("deck-safe"))
+def test_the_safe_theme_separates_states_for_all_kinds_of_color_vision(vision: str, name: str) -> None:
+    styles = text_styles(shipped(name))
     states = ("RUNNING", "PENDING", "FAILED", "HELD", "COMPLETED")
     seen = {state: lab(seen_by(vision, colour(styles[state]))) for state in states}
     alike = [
@@ -203,7 +247,7 @@ def test_cursor_and_badge_are_visible_with_sixteen_colors() -> None:
 
 def test_all_shipped_themes_can_be_applied() -> None:
     themes = [load_theme(path) for path in shipped_folder().glob("*.toml")]
-    assert {theme.name for theme in themes} >= {*NAMES, *ANSI_NAMES}
+    assert {theme.name for theme in themes} >= {*OWN, *ANSI_NAMES}
     for theme in themes:
         to_textual(theme).to_color_system().generate()
 
@@ -215,12 +259,18 @@ def test_all_shipped_themes_can_be_applied() -> None:
         (("accent = ", "akzent = "), "akzent"),
         (('primary = "#82aaff"', 'primary = "sky-ish"'), "primary"),
         (('running = "#8bd49c"', 'running = "nope"'), "states.running"),
-        (('heat = ["#1d2030"', 'heat = ["#zz"'), "heat"),
-        (('heat = ["#1d2030", ', "heat = ["), "heat"),
+        (('heat = ["#1c2233"', 'heat = ["#zz"'), "heat"),
+        (('heat = ["#1c2233", ', "heat = ["), "heat"),
         (("dark = true", "dark = "), "line"),
         (("[states]", '[variables]\nscrollbar = "no colour"\n[states]'), "variables.scrollbar"),
+        (("background = 233", "background = 7"), "colors256.background"),
+        (("background = 233", 'background = "#11131c"'), "colors256.background"),
+        (("held = 183", "held = 256"), "colors256.states.held"),
     ],
-    ids=["type", "unknown key", "colour", "colour of a state", "heat", "seven steps", "toml", "variable"],
+    ids=[
+        *("type", "unknown key", "colour", "colour of a state", "heat", "seven steps", "toml", "variable"),
+        *("one of the first 16", "not one of the 256", "a state's number"),
+    ],
 )
 def test_a_broken_theme_gives_one_message_with_file_and_key(
     tmp_path: Path, change: tuple[str, str], key: str
@@ -245,3 +295,14 @@ def test_a_file_that_is_no_theme_gives_one_message(tmp_path: Path, content: byte
         load_theme(path)
     with pytest.raises(UserError, match="Cannot read"):
         load_theme(tmp_path / "absent.toml")
+
+
+def test_a_theme_without_256_colors_gets_grays_for_its_dark_surfaces(tmp_path: Path) -> None:
+    text = (shipped_folder() / "deck-dark.toml").read_text().partition("[colors256]")[0]
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    theme = for_256_colors(load_theme(path))
+    surfaces = [theme.background, theme.surface, theme.panel, theme.cursor_blurred, theme.cursor]
+    numbers = [nearest(rgb(surface)) for surface in surfaces]
+    assert numbers == sorted(set(numbers)) and numbers[0] > GRAYS_BEGIN
+    assert contrast(theme.foreground, theme.background) > HIGH_CONTRAST

@@ -11,7 +11,7 @@ from warpdeck.base.errors import UserError
 from warpdeck.base.paths import Paths
 from warpdeck.client import away
 from warpdeck.client.away import Starter, wait_until_back
-from warpdeck.client.wire_connection import GONE
+from warpdeck.client.wire_connection import GONE, gone
 
 LOST = "connection to the controller lost; waiting for it"
 BACK = "the controller is back"
@@ -69,3 +69,11 @@ def test_no_controller_is_started_after_a_refusal_or_unasked(error: UserError, t
         starter.after(error)
     assert raised.value is error
     assert not (tmp_path / "home").exists()
+
+
+def test_over_slurm_the_messages_name_the_gateway(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(away, "TOLD_AFTER_S", -1.0)
+    said: list[str] = []
+    wait_until_back(attempts(is_away()), said.append, daemon="gateway")
+    assert said == ["connection to the gateway lost; waiting for it", "the gateway is back"]
+    assert gone("gateway").message == "connection to the gateway lost"

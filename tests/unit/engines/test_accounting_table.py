@@ -6,6 +6,7 @@ import base64
 import gzip
 import json
 
+import msgspec
 import pytest
 
 from warpdeck.engines.slurm.cluster.polling import Asked
@@ -138,3 +139,13 @@ def test_sacct_is_started_when_a_job_has_ended_and_not_too_often() -> None:
     assert due_in_s(None, open_jobs=1, interval_s=60, now=0) == 0
     assert due_in_s(last, open_jobs=1, interval_s=60, now=130) == 30
     assert due_in_s(Asked(started=100.0, took_s=10.0), open_jobs=1, interval_s=60, now=130) == 470
+
+
+@pytest.mark.parametrize(
+    ("state", "uid"), [("CANCELLED by 1000", 1000), ("CANCELLED", None), ("FAILED by night", None)]
+)
+def test_the_user_who_canceled_a_job_is_told_where_the_queue_did_not(state: str, uid: int | None) -> None:
+    ((job, _),) = read_ended([JOB | {"state": state, "exit": "0:0"}])
+    assert job.ended_by_uid == uid
+    shown = msgspec.structs.replace(job, ended_by_uid=None)
+    assert with_usage(shown, job).ended_by_uid == uid

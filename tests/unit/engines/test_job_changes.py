@@ -68,6 +68,13 @@ def test_each_change_of_state_is_a_line_of_history() -> None:
     assert lines == ["submitted", "held", "released", "started on n1, n2", "ended: exit 0"]
 
 
+def test_a_canceled_job_has_no_exit_code_in_its_history() -> None:
+    state = State()
+    applied(state, record(1))
+    (line,) = applied(state, record(1, "CANCELLED", end="2026-11-27T10:02:00", exit="0")).journal
+    assert line.text == "ended: canceled"
+
+
 def test_a_new_reason_alone_is_told() -> None:
     state = State()
     applied(state, record(1))

@@ -1,4 +1,4 @@
-"""The "Metrics" pane of a job's page.
+"""The "Metrics" pane of a job's page, which is also shown beside the log on a wide terminal.
 
 It shows curves of the metrics in the job's log, curves of other runs, and the job's GPUs on the same time
 axis. The data are read again regularly while the job runs.
@@ -10,13 +10,12 @@ import asyncio
 import contextlib
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
 from textual import work
 
 from warpdeck.base.errors import UserError
-from warpdeck.protocol.job_rows import JobRow
 from warpdeck_tui.deck import Deck
 from warpdeck_tui.viewmodels.jobs.chart import MAX_RUNS, Page, Run, chart, names, run_of
 from warpdeck_tui.viewmodels.jobs.readings import Part, Readings, readings
@@ -26,8 +25,12 @@ AGAIN_S = 10.0
 """Seconds between two reads of a running job's log. A read takes about a megabyte, and is parsed in a
 thread.
 """
-MAX_CHOICES = 200
-"""Largest number of jobs offered for comparison, the latest ones."""
+READ_SHARE = 100
+"""A read that took one second is repeated after at least this many seconds, so that it takes at most one percent of
+a core.
+"""
+UNCHANGED_S = 60.0
+"""Seconds between two reads of a running job whose log does not grow. They update the GPUs."""
 
 
 class MetricsPane(LinePane):
@@ -36,31 +39,44 @@ class MetricsPane(LinePane):
     The first run is the page's own job; the others are added for comparison.
     """
 
-    def __init__(self, key: str, *, id: str) -> None:
+    def __init__(self, key: str, *, id: str, changed: Callable[[], None]) -> None:
+        """Create the pane of the job `key`. `changed` is called when the number of metrics has changed."""
         super().__init__(id=id)
         self._keys = [key]
+        self._changed = changed
         self._page = Page((), told="Reading the log...")
         self._runs: dict[str, Run] = {}
         self._ended: set[str] = set()
         """Runs that were read after their end, so they do not change any more."""
         self._read_at = -math.inf
+        self._read_bytes = -1
+        """Length of the log, as the log pane knew it, at the last read."""
+        self._pause_s = AGAIN_S
         self._drawn = False
 
     @property
     def deck(self) -> Deck:
         return cast(Deck, self.app)
 
-    def look(self, *, ended: bool) -> None:
+    @property
+    def has_metrics(self) -> bool:
+        """Whether a metric was found in the log."""
+        return bool(names(self._page.runs))
+
+    def look(self, *, ended: bool, log_bytes: int = 0) -> None:
         """Read the runs that are missing or old, and draw them when they arrive.
 
-        `ended` is true if the page's own job has ended. An ended job may be started again.
+        `ended` is true if the page's own job has ended. An ended job may be started again. `log_bytes` is the part of
+        its log that the log pane has received, by which a log that has grown is noticed.
         """
         if not self._drawn:
             self._draw()
         if not ended:
             self._ended.discard(self._keys[0])
         changing = any(key not in self._ended for key in self._keys)
-        if changing and time.monotonic() - self._read_at > AGAIN_S:
+        pause_s = self._pause_s if ended or log_bytes != self._read_bytes else max(self._pause_s, UNCHANGED_S)
+        if changing and time.monotonic() - self._read_at > pause_s:
+            self._read_bytes = log_bytes
             self._read()
 
     def recolour(self) -> None:
@@ -116,8 +132,10 @@ class MetricsPane(LinePane):
         runs = tuple(self._runs[key] for key in self._keys if key in self._runs)
         every = names(runs)
         name = self._page.name if self._page.name in every else (every[0] if every else "")
-        self._page = self._page._replace(runs=runs, name=name, told=told)
+        before, self._page = self._page, self._page._replace(runs=runs, name=name, told=told)
         self._draw()
+        if len(names(before.runs)) != len(every):
+            self._changed()
 
     async def _read_run(self, key: str) -> Run:
         core = self.deck.core
@@ -131,7 +149,10 @@ class MetricsPane(LinePane):
             size_bytes, pieces = await core.log_parts(key, channel=channel)
             parts = [Part(at_bytes, data) for at_bytes, data in pieces]
             end = row.end or time.time()
-            told = await asyncio.to_thread(readings, parts, size_bytes=size_bytes, begin=row.start, end=end)
+            told, took_s = await asyncio.to_thread(
+                _timed_readings, parts, size_bytes=size_bytes, begin=row.start, end=end
+            )
+            self._pause_s = max(AGAIN_S, READ_SHARE * took_s)
             found = told | found
         with contextlib.suppress(UserError):  # the metrics are useful without the GPU curves
             return run_of(row, found, await core.curves(key))
@@ -142,11 +163,9 @@ class MetricsPane(LinePane):
         self.show(lambda width, height: chart(page, width=width, height=height), self.deck.palette)
 
 
-def choices(row: JobRow | None, jobs: Sequence[JobRow]) -> list[JobRow]:
-    """Return the jobs that can be compared with this one.
-
-    They are all jobs that have run, those of the same name first, the latest first.
-    """
-    own, name = (row.id, row.name) if row else (0, "")
-    begun = [each for each in {each.id: each for each in jobs}.values() if each.start and each.id != own]
-    return sorted(begun, key=lambda each: (each.name != name, -each.id))[:MAX_CHOICES]
+def _timed_readings(
+    parts: Sequence[Part], *, size_bytes: int, begin: float, end: float
+) -> tuple[Readings, float]:
+    """Return the metrics, and the CPU seconds that it took to find them."""
+    began = time.thread_time()
+    return readings(parts, size_bytes=size_bytes, begin=begin, end=end), time.thread_time() - began

@@ -131,13 +131,13 @@ def command_of(action: Action) -> str:
     return action.runs if named else f"{TARGETS.get(action.where, 'screen')}.{action.runs}"
 
 
-def dialog_keys(place: str, keymap: Mapping[str, str], *, opens: str = "") -> list[KeyHint]:
-    """Return the key hints for the last line of a dialog, such as "Enter Submit" and "Esc Cancel".
+def dialog_keys(places: Iterable[str], keymap: Mapping[str, str], *, opens: str = "") -> list[KeyHint]:
+    """Return the key hints for the last line of a dialog with these contexts, such as "Enter Submit" and "Esc Cancel".
 
     If `opens` is given, it describes the effect of the key that opens a row of a list, and this hint is added
     in front.
     """
-    shown = [(action, action.short) for action in actions_at(place) if action.short]
+    shown = [(action, action.short) for action in actions_at(*places) if action.short]
     if opens:
         shown = [(action, opens) for action in actions_at("list") if action.id == "select"] + shown
     return [

@@ -18,54 +18,11 @@ from textual.theme import Theme
 from warpdeck.base.errors import UserError
 from warpdeck_tui.table.palette import ansi_styles
 
+from .theme_file import ThemeFile, for_256_colors
+
 MAX_THEME_BYTES = 64 * 1024
-"""Largest size of a file. A theme takes about 1 kB, so a larger file is there by mistake."""
+"""Largest size of a file. A theme takes about 2 kB, so a larger file is there by mistake."""
 ANSI_THEME = "deck-ansi"
-Ramp = tuple[str, str, str, str, str, str, str, str]
-
-
-class States(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Colors of job states."""
-
-    running: str = ""
-    starting: str = ""
-    pending: str = ""
-    held: str = ""
-    done: str = ""
-    failed: str = ""
-
-
-class ThemeFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A theme: Textual's base colors, a color for each role, and eight steps of the heat map.
-
-    The steps go from cold to hot. `ansi` means that the colors are the terminal's own 16 ("ansi_blue",
-    "ansi_default"). Colors that are "", such as those in `states`, are derived from the others.
-    """
-
-    name: str
-    dark: bool
-    primary: str
-    secondary: str
-    accent: str
-    foreground: str
-    background: str
-    surface: str
-    panel: str
-    success: str
-    warning: str
-    error: str
-    muted: str
-    cursor: str
-    cursor_blurred: str = ""
-    frame: str = ""
-    """Color of frames around parts of the screen, and of the empty part of bars. "" means that of the cursor's line."""
-    match: str = ""
-    heat: Ramp
-    heat_text: Ramp
-    states: States = States()
-    ansi: bool = False
-    variables: dict[str, str] = {}
-    """Textual's own variables, where its default does not fit."""
 
 
 def shipped_folder() -> Path:
@@ -82,6 +39,7 @@ def load_theme(path: Path) -> ThemeFile:
     try:
         theme = msgspec.toml.decode(_read(path), type=ThemeFile)
         _check_colours(theme)
+        for_256_colors(theme)
         to_textual(theme).to_color_system().generate()
         text_styles(theme)
     except OSError as error:
@@ -189,6 +147,10 @@ def text_styles(theme: ThemeFile) -> dict[str, Style]:
         "mark-sign": _ink(theme.warning, bold=True),
         "match": Style(color=_contrast(match), bgcolor=_rich(match)),
         "new": Style(color=_contrast(theme.accent), bgcolor=_rich(theme.accent), bold=True),
+        "added": _ink(theme.success),
+        "removed": _ink(theme.error),
+        "added-word": Style(color=_contrast(theme.success), bgcolor=_rich(theme.success)),
+        "removed-word": Style(color=_contrast(theme.error), bgcolor=_rich(theme.error)),
     }
     styles |= {f"ansi{number}": _ink(colour) for number, colour in enumerate(_log_inks(theme))}
     for step, (colour, text) in enumerate(zip(theme.heat, theme.heat_text, strict=True)):
@@ -226,6 +188,11 @@ def _state_colours(theme: ThemeFile) -> dict[str, str]:
         "done": states.done or theme.muted,
         "failed": states.failed or theme.error,
     }
+
+
+def sample_color(theme: ThemeFile, role: str) -> str:
+    """Return the color of "background", "primary" or a job state, in Rich's notation."""
+    return _rich({"background": theme.background, "primary": theme.primary, **_state_colours(theme)}[role])
 
 
 def _log_inks(theme: ThemeFile) -> list[str]:

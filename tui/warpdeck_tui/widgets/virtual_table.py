@@ -101,6 +101,7 @@ class VirtualTable(LineView):
         self._cursor_key = ""
         self._wanted_key = ""
         self._marks: set[str] = set()
+        self._last_marked = ""
         self._sort: tuple[str, bool] = ("", False)
         self._words: re.Pattern[str] | None = None
         self._drawn: dict[int, _Drawn | None] = {}
@@ -356,8 +357,26 @@ class VirtualTable(LineView):
         if not self._cursor_key or not self._takes_marks:
             return
         self._marks ^= {self._cursor_key}
+        self._last_marked = self._cursor_key if self._cursor_key in self._marks else ""
         self.post_message(self.Marked(self, self._cursor_key))
         self._move_to(self._cursor + 1)
+
+    def mark_range(self, *, most: int) -> bool:
+        """Mark the rows from the last marked row to the cursor, or only the row under the cursor if there is none.
+
+        Return False, without any mark, if these are more than `most` rows.
+        """
+        if not self._cursor_key or not self._takes_marks:
+            return True
+        found = self._source.find(self._last_marked, near=self._cursor) if self._last_marked else None
+        first, last = sorted((self._cursor if found is None else found, self._cursor))
+        if last - first >= most:
+            return False
+        self._marks |= {self._source.key(index) for index in range(first, last + 1)}
+        self._last_marked = self._cursor_key
+        self.post_message(self.Marked(self, ""))
+        self._repaint(())
+        return True
 
     def mark_all(self) -> None:
         """Mark all rows. If all are marked already, clear their marks."""

@@ -44,7 +44,7 @@ def _order(client: SyncClient, args: Namespace) -> int:
     """Run one of the verbs. Return 1 if anything was refused."""
     verb = args.row.name
     jobs = list(args.jobs)
-    with progress("waiting for the controller ..."):
+    with progress("waiting for an answer ..."):
         if has_selection(args):
             ended = verb == "requeue" and bool(args.state)
             rows = select(client, args, ids=jobs, finished=ended, limit=MAX_SELECTED)

@@ -56,7 +56,7 @@ def _cancel_one(txn: Transaction, job: Job, event: Cancelled) -> list[Effect]:
         raise UserError(
             f"job {job.label()} has already started", "cancel it by its own id", code="already_begun"
         )
-    txn.log(job.id, f"cancelled by {principal.user}")
+    txn.log(job.id, f"canceled by {principal.user}")
     job = replace(job, ended_by_uid=principal.uid)
     if job.state is JobState.PENDING:
         txn.put_job(replace(job, state=JobState.CANCELLED, end_at_unix=txn.now, ending_cause="cancelled"))

@@ -21,6 +21,7 @@ from warpdeck_tui.viewmodels import Cell, Line
 from warpdeck_tui.viewmodels.jobs.job_columns import choice_row
 from warpdeck_tui.viewmodels.jobs.queue import Question
 from warpdeck_tui.widgets.cells import printable
+from warpdeck_tui.widgets.form import show_or_hide
 from warpdeck_tui.widgets.form_fields import FormField, FormValues
 from warpdeck_tui.widgets.log.view import LogView
 from warpdeck_tui.widgets.virtual_table import Column, VirtualTable
@@ -47,29 +48,42 @@ MAX_NAMED = 8
 
 
 class Confirm(Arrives[bool], ModalScreen[bool]):
-    """A yes/no question that shows the affected objects and the equivalent command line."""
+    """A yes/no question that shows the affected objects, the effect, and the equivalent command line."""
 
+    places: ClassVar[tuple[str, ...]] = ("confirm",)
+    """The contexts of the keys that the last line shows."""
     BINDINGS: ClassVar[list[BindingType]] = bindings("confirm")
 
     def __init__(self, question: Question) -> None:
         super().__init__()
-        self._question = question
+        self.question = question
 
     def compose(self) -> ComposeResult:
-        lines = self._question.lines
-        more = [f"and {len(lines) - MAX_NAMED} more"] if len(lines) > MAX_NAMED else []
         with Vertical(classes="dialog"):
-            yield Static(self._question.text, classes="title", markup=False)
-            if lines:
-                yield Static("\n".join([*lines[:MAX_NAMED], *more]), classes="listed", markup=False)
-            yield Static(f"$ {self._question.command}", classes="command", markup=False)
-            yield DialogKeys("confirm")
+            yield Static("", id="question", classes="title", markup=False)
+            yield Static("", id="listed", classes="listed", markup=False)
+            yield Static("", id="effect", classes="listed", markup=False)
+            yield Static("", id="command", classes="command", markup=False)
+            yield DialogKeys(*self.places)
+
+    def arrive(self) -> None:
+        self.show(self.question)
+
+    def show(self, question: Question) -> None:
+        """Show this question in place of the one before."""
+        self.question = question
+        lines = question.lines
+        more = [f"and {len(lines) - MAX_NAMED} more"] if len(lines) > MAX_NAMED else []
+        self.query_one("#question", Static).update(question.text)
+        show_or_hide(self.query_one("#listed", Static), "\n".join([*lines[:MAX_NAMED], *more]))
+        show_or_hide(self.query_one("#effect", Static), question.effect)
+        self.query_one("#command", Static).update(f"$ {question.command}")
 
     def action_yes(self) -> None:
         self.dismiss(True)
 
     def action_copy_command(self) -> None:
-        cast(Deck, self.app).copy(self._question.command)
+        cast(Deck, self.app).copy(self.question.command)
 
     def action_no(self) -> None:
         self.dismiss(False)

@@ -38,6 +38,8 @@ class JobLog(LogView):
         """Whether the output contains anything."""
         self.found_empty = False
         """Whether the output is known to be empty. Before it is opened, this is unknown."""
+        self.received_bytes = 0
+        """Number of bytes received since the output was opened."""
 
     @property
     def deck(self) -> Deck:
@@ -74,6 +76,7 @@ class JobLog(LogView):
                             self.clear(at_bytes=at_bytes, read=read)
                             self.written, self.found_empty = True, False
                             self._changed()
+                        self.received_bytes += len(chunk)
                         self.feed(chunk)
                 return
             except UserError as error:

@@ -24,20 +24,20 @@ BETWEEN = "   "
 class DialogKeys(Static):
     """The last line of a dialog, which lists its keys with the user's own key bindings.
 
-    A click has the effect of the key. `opens` describes the effect of opening the row under the cursor, if
-    the dialog has a list.
+    `places` are its contexts in the table of actions. A click has the effect of the key. `opens` describes the effect
+    of opening the row under the cursor, if the dialog has a list.
     """
 
     auto_links = False
 
-    def __init__(self, place: str, *, opens: str = "") -> None:
+    def __init__(self, *places: str, opens: str = "") -> None:
         super().__init__("", classes="keys", markup=False)
-        self._place = place
+        self._places = places
         self._opens = opens
 
     def on_mount(self) -> None:
         keymap = cast(Deck, self.app).keymap
-        self.update(Hints(dialog_keys(self._place, keymap, opens=self._opens)))
+        self.update(Hints(dialog_keys(self._places, keymap, opens=self._opens)))
 
 
 class Hints:

@@ -15,6 +15,7 @@ PLACES = {
     "moves": "Navigation",
     "filter": "Filter",
     "confirm": "Confirmation",
+    "tasks": "Confirmation for tasks of an array",
     "ask": "Text input",
     "form": "New job",
     "script": "Script of a new job",
@@ -26,6 +27,7 @@ PLACES = {
     "fill": "Load form",
     "done": "Action log",
     "page": "Help and text pages",
+    "diff": "Differences",
     "usage": "Usage of finished jobs",
 }
 MEETINGS = (
@@ -43,8 +45,9 @@ MEETINGS = (
     ("done", "list", "moves"),
     ("page", "log", "moves"),
     ("usage", "log", "moves"),
+    ("diff", "moves"),
     ("filter",),
-    ("confirm",),
+    ("confirm", "tasks"),
     ("ask",),
     ("form",),
     ("sweep",),

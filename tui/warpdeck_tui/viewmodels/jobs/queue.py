@@ -11,12 +11,10 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from rich.cells import cell_len
-
 from warpdeck.notation.values.durations import format_duration
 from warpdeck.protocol.job_rows import JobRow
-from warpdeck_tui.viewmodels.cells import Cell, Line, age, due, glyph, left, plural
-from warpdeck_tui.widgets.cells import fit, printable, shortened
+from warpdeck_tui.viewmodels.cells import Cell, Line, age, due, left, plural
+from warpdeck_tui.widgets.cells import printable, shortened
 from warpdeck_tui.widgets.meter import bar
 
 from .arrays import Fold, is_task
@@ -28,8 +26,6 @@ NAME_COLUMNS = 72
 """Largest width of a name in a sentence. Longer names are paths or whole commands, which would hide the
 rest.
 """
-LISTED_COLUMNS = 32
-"""Largest width of a name in a question, so that the user's name fits beside it in a dialog of 76 columns."""
 MAX_NAME = 1000
 """Largest length in characters of one name for a set of jobs. A request allows 1,024."""
 IDLE_BELOW_PCT = 5
@@ -221,10 +217,11 @@ def whole_arrays(verb: str, rows: Sequence[JobRow], everything: Iterable[JobRow]
     """
     if verb not in WHOLE_ARRAYS:
         return set()
-    chosen = {row.id for row in rows}
+    chosen = {(row.id, row.label) for row in rows}
     arrays = {row.array_job_id for row in rows if is_task(row)}
     met = [row for row in everything if row.array_job_id in arrays and not refusal(verb, row)]
-    left_out = {row.array_job_id for row in met if row.id not in chosen}
+    # A row with the same id and another label stands for some of the pending tasks only.
+    left_out = {row.array_job_id for row in met if (row.id, row.label) not in chosen}
     counts = Counter(row.array_job_id for row in met)
     return {array for array in arrays - left_out if counts[array] > 1}
 
@@ -258,29 +255,14 @@ def commands(verb: str, names: Sequence[str]) -> str:
 
 
 class Question(NamedTuple):
-    """A question before a change, the equivalent command line, and a line for each affected job."""
+    """A question before a change, the equivalent command line, and a line for each affected job.
+
+    `effect` says in one line which tasks will be affected and which will not, or is "". `names` are the names of
+    the jobs for the request.
+    """
 
     text: str
     command: str
     lines: tuple[str, ...] = ()
-
-
-def confirmation(verb: str, rows: Sequence[JobRow], everything: Iterable[JobRow]) -> Question:
-    """Return the question before these rows are canceled, held, released or requeued."""
-    there = list(everything)
-    names = targets(verb, rows, there)
-    wide = min(LISTED_COLUMNS, max(cell_len(printable(row.name)) for row in rows))
-    lines = [
-        f"{row.label:<12} {glyph(row.state)} {row.state_short:<3} {fit(printable(row.name), wide)}  {printable(row.user)}"
-        + (f"  {plural(row.tasks_pending, 'pending task')}" if row.tasks_pending else "")
-        for row in rows
-    ]
-    what = f"job {rows[0].label}" if len(rows) == 1 else plural(len(names), "job")
-    if len(names) == 1 and whole_arrays(verb, rows, there):
-        what = f"all tasks of array {names[0]}"
-    elif len(rows) == 1 and rows[0].tasks_pending:
-        what = f"{plural(rows[0].tasks_pending, 'pending task')} of array {rows[0].array_job_id}"
-        begun = sum(row.end is None for row in tasks_of(rows[0], there))
-        if begun:
-            lines.append(f"{plural(begun, 'started task')} will continue")
-    return Question(f"{verb.capitalize()} {what}?", commands(verb, names), tuple(lines))
+    effect: str = ""
+    names: tuple[str, ...] = ()

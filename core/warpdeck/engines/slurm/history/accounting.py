@@ -14,6 +14,7 @@ from contextlib import AbstractAsyncContextManager
 
 from warpdeck.base.background_task import background
 from warpdeck.base.errors import UserError
+from warpdeck.base.passwd import name_of
 from warpdeck.engines.slurm.cluster.cluster import Cluster
 from warpdeck.engines.slurm.cluster.job_changes import JobChanges, event_text, forgotten, merged
 from warpdeck.engines.slurm.cluster.polling import SLOW_SHARE, Asked
@@ -159,6 +160,10 @@ class Accounting:
                 if known is not None and (text := event_text(known, job)):
                     at = job.end_at_unix or cluster.clock()
                     changes.journal.append(JournalEntry(at_unix=at, job_id=job.id, text=text))
+            if known is not None and known.ended_by_uid is None and job.ended_by_uid is not None:
+                text = f"canceled by {name_of(job.ended_by_uid)}"
+                at = job.end_at_unix or cluster.clock()
+                changes.journal.append(JournalEntry(at_unix=at, job_id=job.id, text=text))
             changes.jobs.append(job)
             changes.steps += each.steps
         if changes.jobs:

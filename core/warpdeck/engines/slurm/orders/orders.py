@@ -77,7 +77,7 @@ class SlurmOrders:
             await self.runs.scancel(signal, steps, found)
         found.sort(message.jobs)
         after = None if number else expected.canceled(caller.who)
-        text = f"signal {number} sent" if number else f"cancelled by {caller.who.user}"
+        text = f"signal {number} sent" if number else f"canceled by {caller.who.user}"
         await self._confirmed([word for word in found.done if "." not in word], found, after, text)
         if len(message.jobs) == 1 and found.refused:
             raise found.refused[0][1]

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from warpdeck.model import GpuUsage, Job, JobId, ShareStatus
+from warpdeck.model import GpuUsage, Job, JobId, JobState, ShareStatus
 from warpdeck.model.step import Step, StepPart, StepShare
 from warpdeck.notation.values.hostlist import expand
 
@@ -81,7 +81,12 @@ def read_ended(records: Iterable[Mapping[str, str]]) -> list[EndedJob]:
 
 
 def with_usage(job: Job, source: Job) -> Job:
-    """Return the job with the resources that `source`, the same job in the accounting, used."""
+    """Return the job with the resources that `source`, the same job in the accounting, used.
+
+    The accounting also tells which user has canceled it.
+    """
+    if job.ended_by_uid is None and job.state is JobState.CANCELLED:
+        job = msgspec.structs.replace(job, ended_by_uid=source.ended_by_uid)
     if len(job.shares) != len(source.shares) or not job.shares:
         return msgspec.structs.replace(job, allocation=source.allocation, shares=source.shares)
     shares = tuple(
@@ -103,9 +108,15 @@ def _ended(record: Mapping[str, str], steps: list[Mapping[str, str]]) -> EndedJo
     shares = [ShareStatus(node=node, phase="exited", exit=job.exit) for node in nodes]
     if shares:
         shares[0] = _usage_of_job(shares[0], record, steps)
-    made = msgspec.structs.replace(job, shares=tuple(shares))
+    made = msgspec.structs.replace(job, shares=tuple(shares), ended_by_uid=_canceled_by(record["state"]))
     found = (_step(made, each) for each in steps)
     return EndedJob(made, [step for step in found if step is not None])
+
+
+def _canceled_by(state: str) -> int | None:
+    """Return the uid of the user who canceled the job, which sacct adds to the state: "CANCELLED by 1000"."""
+    _, by, uid = state.partition(" by ")
+    return int(uid) if by and uid.isdigit() else None
 
 
 def _as_queue_record(record: Mapping[str, str]) -> dict[str, str]:
