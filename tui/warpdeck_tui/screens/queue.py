@@ -121,7 +121,7 @@ class QueueScreen(JobListScreen):
 
     def nothing(self) -> str:
         if not self.deck.board.ready:
-            return "Connecting..."
+            return printable(self.deck.board.away) or "Connecting..."
         if self.filter_text:
             return self.no_match()
         others = not self.deck.everybody and bool(self.deck.board.jobs)
