@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 from warpdeck.protocol.results import Delta, Welcome
@@ -16,7 +17,7 @@ class Updates:
     """Listener of the connection (`data.connection.Listener`).
 
     `load_later` is called once there is something to look at. It starts to load the remaining modules.
-    `on_ready` is called once, when the complete state was received for the first time.
+    `on_ready` is called when the complete state of a connection has arrived.
     """
 
     def __init__(
@@ -33,7 +34,7 @@ class Updates:
         self._notifications = notifications
         self._load_later = load_later
         self._on_ready = on_ready
-        self._has_begun = self._was_ready = False
+        self._has_begun = False
 
     def linked(self, welcome: Welcome) -> None:
         self._board.user, self._board.away = welcome.user, ""
@@ -45,11 +46,12 @@ class Updates:
     def told(self, delta: Delta) -> None:
         self._notifications.look(delta)
         self._board.apply(delta)
+        cluster = self._board.cluster
+        cluster.trend.note(cluster.totals.util_pct, time.time())
         self._begin()
-        self._refresher.redraw_later()
-        if self._board.ready and not self._was_ready:
-            self._was_ready = True
+        if delta.ready:
             self._on_ready()
+        self._refresher.redraw_later()
 
     def looked(self, engine: EngineRow) -> None:
         self._board.use_engine(engine)

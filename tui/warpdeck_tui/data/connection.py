@@ -331,14 +331,20 @@ class Core:
         return (await self.ask(wanted)).jobs
 
     async def follow_log(
-        self, job: str, *, channel: str, node: str = "", on_opened: Callable[[LogOpened], None] | None = None
+        self,
+        job: str,
+        *,
+        channel: str,
+        node: str = "",
+        on_opened: Callable[[LogOpened], None] | None = None,
+        tail_bytes: int = LOG_TAIL_BYTES,
     ) -> AsyncGenerator[tuple[int, bytes], None]:
-        """Yield a job's output from its last part on, as it grows, until the job ends.
+        """Yield a job's output from its last `tail_bytes` bytes on, as it grows, until the job ends.
 
         Each item is a pair (offset in the file in bytes, bytes).
         """
         async with (
-            self._live().log(job, channel=channel, offset=-LOG_TAIL_BYTES, follow=True, node=node) as log,
+            self._live().log(job, channel=channel, offset=-tail_bytes, follow=True, node=node) as log,
             contextlib.aclosing(aiter(log)) as chunks,
         ):
             at_bytes: int | None = None
