@@ -270,8 +270,9 @@ def gpu_lines(detail: JobDetail) -> list[Line]:
         return [(Cell(_no_gpus(detail.row), "muted"),)]
     lines: list[Line] = []
     for gpu in detail.gpus:
-        if not gpu.uuid and gpu.util_pct is gpu.mem_used_bytes is None:
-            lines.append((Cell(gpu.name.ljust(10), "accent"), Cell("no readings", "muted")))
+        if gpu.util_pct is gpu.mem_used_bytes is None:
+            words = "no readings" if detail.row.end is None else "not measured after the end"
+            lines.append((Cell(gpu.name.ljust(10), "accent"), Cell(words, "muted")))
             continue
         percent = "  ?%" if gpu.util_pct is None else f"{gpu.util_pct:>3}%"
         lines.append(
