@@ -270,7 +270,7 @@ def gpu_lines(detail: JobDetail) -> list[Line]:
         return [(Cell(_no_gpus(detail.row), "muted"),)]
     lines: list[Line] = []
     for gpu in detail.gpus:
-        if not gpu.uuid and gpu.util_pct is gpu.mem_used_bytes is None:
+        if gpu.util_pct is gpu.mem_used_bytes is None:
             lines.append((Cell(gpu.name.ljust(10), "accent"), Cell(_no_readings(detail), "muted")))
             continue
         percent = "  ?%" if gpu.util_pct is None else f"{gpu.util_pct:>3}%"
@@ -286,6 +286,8 @@ def gpu_lines(detail: JobDetail) -> list[Line]:
 
 
 def _no_readings(detail: JobDetail) -> str:
+    if detail.row.end is not None:
+        return "not measured after the end"
     wait_s = detail.first_reading_in_s
     return "no readings" if wait_s is None else f"first reading in about {wait_s} s"
 
