@@ -150,6 +150,11 @@ class Paths:
         return self._of_user("calls")
 
     @property
+    def terminals(self) -> str:
+        """The folder with a file for each session that a terminal of this user shows (see client/open_terminals)."""
+        return self._of_user("terminals")
+
+    @property
     def programs(self) -> str:
         """This user's scripts with the names of Slurm's commands: `srun`, `squeue` and the others."""
         return self._of_user("programs")

@@ -30,7 +30,7 @@ from warpdeck_tui.viewmodels.site.quota import quota
 
 KEYS = {tab.action: str(number) for number, tab in enumerate(TABS, 1)}
 BUSY = ClusterFacts(
-    totals=Totals(gpus=64, held_gpus=50, measured_gpus=50, util_sum=4200, cpus=100, down=1, drained=2),
+    totals=Totals(gpus=64, held_gpus=50, cpus=100, down=1, drained=2),
     trend=(80.0, 90.0, 84.0),
     idle={"carol": 2, "bob": 1},
     down=("gpu07",),
@@ -90,10 +90,8 @@ def test_the_cluster_line_drops_the_least_important_parts_first() -> None:
 
 
 def test_without_gpus_the_cluster_line_shows_cpus_and_memory() -> None:
-    totals = Totals(
-        cpus=96, cpus_used=48, measured_cpus=96, load_sum=96 * 40, mem_bytes=4 << 30, mem_used_bytes=1 << 30
-    )
-    line = cluster(100, ClusterFacts(totals))
+    totals = Totals(cpus=96, cpus_used=48, mem_bytes=4 << 30, mem_alloc_bytes=1 << 30)
+    line = cluster(100, ClusterFacts(totals, trend=(40.0,)))
     assert "CPUs" in line and "48/96" in line and "1G/4G" in line and "load" in line and "40%" in line
     assert "GPU" not in line and "idle" not in line
 
@@ -112,6 +110,7 @@ def test_totals_follow_the_rows_of_nodes() -> None:
     for row in nodes():
         fresh.put_node(row.name, None, row)
     assert board.cluster.totals == fresh.totals
+    assert board.cluster.totals.util_pct is not None and 60 < board.cluster.totals.util_pct < 65
     assert (board.gpus, board.held_gpus, board.cluster.drained) == (64, 36, {"gpu08"})
     gpu = GpuRow(index=0, uuid="x", name="h100", type="h100", mem_bytes=1, job="1", util_pct=50)
     board.apply(Delta(nodes=[NodeRow(name="gpu08", state="down", gpus=[gpu])]))

@@ -35,7 +35,7 @@ class Totals(NamedTuple):
     load_sum: int = 0
     """Sum of the load of the nodes in percent, each times its CPUs."""
     mem_bytes: int = 0
-    mem_used_bytes: int = 0
+    mem_alloc_bytes: int = 0
     down: int = 0
     drained: int = 0
 
@@ -48,6 +48,11 @@ class Totals(NamedTuple):
         if self.gpus:
             return self.util_sum / self.measured_gpus if self.measured_gpus else None
         return self.load_sum / self.measured_cpus if self.measured_cpus else None
+
+    @property
+    def without_readings(self) -> Totals:
+        """The totals without the readings, which change every second."""
+        return self._replace(measured_gpus=0, util_sum=0, measured_cpus=0, load_sum=0)
 
     def changed(self, before: NodeRow | None, after: NodeRow | None) -> Totals:
         """Return the totals after the row of a node was replaced. None means that there is no such row."""
@@ -73,7 +78,7 @@ def _of(node: NodeRow | None) -> Totals:
         measured_cpus=0 if node.cpu_pct is None else node.cpus,
         load_sum=round((node.cpu_pct or 0.0) * node.cpus),
         mem_bytes=node.mem_bytes,
-        mem_used_bytes=node.mem_used_bytes if node.mem_used_bytes is not None else node.mem_alloc_bytes,
+        mem_alloc_bytes=node.mem_alloc_bytes,
         down=int(node.state == DOWN),
         drained=int(node.state in DRAINED),
     )

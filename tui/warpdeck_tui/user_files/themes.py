@@ -147,6 +147,10 @@ def text_styles(theme: ThemeFile) -> dict[str, Style]:
         "mark-sign": _ink(theme.warning, bold=True),
         "match": Style(color=_contrast(match), bgcolor=_rich(match)),
         "new": Style(color=_contrast(theme.accent), bgcolor=_rich(theme.accent), bold=True),
+        "added": _ink(theme.success),
+        "removed": _ink(theme.error),
+        "added-word": Style(color=_contrast(theme.success), bgcolor=_rich(theme.success)),
+        "removed-word": Style(color=_contrast(theme.error), bgcolor=_rich(theme.error)),
     }
     styles |= {f"ansi{number}": _ink(colour) for number, colour in enumerate(_log_inks(theme))}
     for step, (colour, text) in enumerate(zip(theme.heat, theme.heat_text, strict=True)):

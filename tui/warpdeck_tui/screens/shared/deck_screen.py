@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 from typing import ClassVar, cast
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
 from textual.await_complete import AwaitComplete
@@ -24,16 +23,17 @@ from warpdeck_tui.data.client_state import Scheduler
 from warpdeck_tui.deck import Deck
 from warpdeck_tui.table.actions import CHANGING, Action
 from warpdeck_tui.table.bindings import TARGETS, KeyHint, actions_at, bindings, key_line, looks_only
-from warpdeck_tui.table.palette import PLAIN, Palette, for_terminal
+from warpdeck_tui.table.palette import Palette, for_terminal
 from warpdeck_tui.terminal.textual_private import GatedScreen
 from warpdeck_tui.viewmodels import Cell, Line
-from warpdeck_tui.viewmodels.cells import folded
 from warpdeck_tui.viewmodels.jobs.verbs import JOB_VERBS, NO_JOB, fits
 from warpdeck_tui.widgets.cells import printable
 from warpdeck_tui.widgets.line_view import LineView
 
 from .frames import Frame
 from .key_line import KeyLine
+from .painting import Folded as Folded
+from .painting import paint as paint
 from .strips import ClusterStrip, TabStrip
 
 STRIPS_S = 5.0
@@ -377,30 +377,3 @@ class TextPane(VerticalScroll, can_focus=True):
     def show(self, lines: Iterable[Line], styles: Palette) -> None:
         """Replace the text by these lines."""
         self.query_one(Static).update(Folded(lines, styles))
-
-
-class Folded:
-    """Lines as a Rich renderable, each folded to the available width."""
-
-    def __init__(self, lines: Iterable[Line], styles: Palette) -> None:
-        self._lines = tuple(lines)
-        self._styles = styles
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for line in self._lines:
-            cells = tuple(Cell(printable(cell.text), cell.style) for cell in line)
-            yield paint(folded(cells, options.max_width), self._styles)
-
-
-def paint(lines: Iterable[Line], styles: Palette) -> Text:
-    """Return lines of cells as one text in the styles of the theme.
-
-    The content of a cell can neither add lines nor contain control characters.
-    """
-    text = Text()
-    for number, line in enumerate(lines):
-        if number:
-            text.append("\n")
-        for cell in line:
-            text.append(printable(cell.text), styles.get(cell.style, PLAIN))
-    return text

@@ -106,7 +106,7 @@ class ClusterStrip(Strip):
         if not 0 <= now - self._idle_at < FRESH_S:
             self._idle, self._idle_at = idle_gpus(cluster.holders.values(), now), now
         return ClusterFacts(
-            totals=cluster.totals,
+            totals=cluster.totals.without_readings,
             trend=tuple(cluster.trend.points),
             idle=self._idle,
             down=tuple(sorted(cluster.down)),

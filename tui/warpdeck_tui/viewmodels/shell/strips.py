@@ -194,8 +194,8 @@ def _held(totals: Totals, *, wide: bool) -> Choices:
 def _memory(totals: Totals, *, wide: bool) -> Choices:
     if not totals.mem_bytes:
         return []
-    used, total = format_memory(totals.mem_used_bytes) or "0", format_memory(totals.mem_bytes)
-    pct = FULL_PCT * totals.mem_used_bytes / totals.mem_bytes
+    used, total = format_memory(totals.mem_alloc_bytes) or "0", format_memory(totals.mem_bytes)
+    pct = FULL_PCT * totals.mem_alloc_bytes / totals.mem_bytes
     return [*_bars("memory", pct, f"{used}/{total}", wide=wide), ()]
 
 
@@ -207,7 +207,7 @@ def _bars(title: str, percent: float | None, number: str, *, wide: bool) -> Choi
 
 
 def _util(facts: ClusterFacts, *, wide: bool) -> Choices:
-    util = facts.totals.util_pct
+    util = facts.trend[-1] if facts.trend else None
     if util is None:
         return []
     title, number = Cell("util " if facts.totals.gpus else "load ", "muted"), Cell(f"{util:.0f}%")
