@@ -6,6 +6,7 @@ braille are drawn as shapes, because fonts leave gaps between them or lack them.
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -59,7 +60,7 @@ def svg_of(app: DeckApp, *, ground: str) -> str:
     console = Console(
         width=width,
         height=height,
-        file=_Nowhere(),
+        file=io.StringIO(),
         force_terminal=True,
         color_system="truecolor",
         record=True,
@@ -82,16 +83,6 @@ def _without_notes(strip: Strip) -> Iterator[Segment]:
     for text, style, control in strip:
         if not control:
             yield Segment(text, style.clear_meta_and_links() if style else None)
-
-
-class _Nowhere:
-    """A file for a console whose output is only recorded."""
-
-    def write(self, text: str) -> int:
-        return len(text)
-
-    def flush(self) -> None:
-        pass
 
 
 def save_png(app: DeckApp, path: Path, *, ground: str) -> None:

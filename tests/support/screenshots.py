@@ -27,6 +27,8 @@ BUSY = "llama-8b-dpo"
 """Name of a job that is always in the demo's queue."""
 IDLE = 2
 """Maximum number of jobs shown as idle: the demo's shell, and one with GPUs that are not sampled yet."""
+PREVIEW = ("°C", "loss")
+"""Texts of the queue's preview after the job's GPUs were sampled and its log was read."""
 SETTLED = "allocated, 1 blocked"
 """Text of the GPU screen after every GPU has been sampled."""
 
@@ -46,27 +48,33 @@ async def take(paths: Paths, folder: Path, *, page: str) -> None:
 
     async with app.run_test(size=SIZE) as pilot:
         await _until(
-            pilot, lambda: BUSY in _text(app) and _text(app).count("idle") <= IDLE and "% busy" in _text(app)
+            pilot,
+            app,
+            lambda: (
+                BUSY in _text(app)
+                and _text(app).count("idle") <= IDLE
+                and all(word in _text(app) for word in PREVIEW)
+            ),
         )
         save(f"queue-{page}")
         await pilot.resize_terminal(*HALF)
         for theme in PAGES[page]:
             app.looks.use(theme)
             await pilot.pause()
-            await _until(pilot, lambda: BUSY in _text(app))
+            await _until(pilot, app, lambda: BUSY in _text(app))
             save(f"theme-{theme}")
         app.looks.use(f"deck-{page}")
         await pilot.press("2")
-        await _until(pilot, lambda: SETTLED in _text(app) and _text(app).count("100%") > 1)
+        await _until(pilot, app, lambda: SETTLED in _text(app) and _text(app).count("100%") > 1)
         save(f"gpus-{page}")
         await pilot.press("1", "enter", "m")
-        await _until(pilot, lambda: "min" in _text(app) and "GPU" in _text(app).split("min")[1])
+        await _until(pilot, app, lambda: "min" in _text(app) and "GPU" in _text(app).split("min")[1])
         save(f"metrics-{page}")
         app.workers.cancel_all()
 
 
-async def _until(pilot: Pilot[None], condition: Callable[[], bool]) -> None:
-    await eventually_async(condition, what="the screen for the picture")
+async def _until(pilot: Pilot[None], app: DeckApp, condition: Callable[[], bool]) -> None:
+    await eventually_async(condition, what=lambda: f"the screen for the picture in\n{_text(app)}")
     await pilot.pause()
 
 
