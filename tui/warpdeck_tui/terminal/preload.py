@@ -24,7 +24,15 @@ LATER = (
         "warpdeck_tui.data.submission",
     ),
     *(f"warpdeck_tui.screens.{name}" for name in ("history", "sessions", "themes", "admin")),
-    *(f"warpdeck_tui.{name}" for name in ("table.actions.requests", "viewmodels.shell.scheduler_line")),
+    *(
+        f"warpdeck_tui.{name}"
+        for name in (
+            "table.actions.requests",
+            "viewmodels.shell.scheduler_line",
+            "viewmodels.jobs.preview",
+            "viewmodels.site.quota",
+        )
+    ),
     "warpdeck.snapshots",
 )
 """The modules, with those that users open first at the beginning. `screens` and the app name all of them."""
