@@ -17,7 +17,7 @@ class Updates:
     """Listener of the connection (`data.connection.Listener`).
 
     `load_later` is called once there is something to look at. It starts to load the remaining modules.
-    `look_at_site` is called when the complete state of a connection has arrived.
+    `on_ready` is called when the complete state of a connection has arrived.
     """
 
     def __init__(
@@ -27,13 +27,13 @@ class Updates:
         notifications: DesktopNotifications,
         *,
         load_later: Callable[[], object],
-        look_at_site: Callable[[], object],
+        on_ready: Callable[[], object],
     ) -> None:
         self._board = board
         self._refresher = refresher
         self._notifications = notifications
         self._load_later = load_later
-        self._look_at_site = look_at_site
+        self._on_ready = on_ready
         self._has_begun = False
 
     def linked(self, welcome: Welcome) -> None:
@@ -50,7 +50,7 @@ class Updates:
         cluster.trend.note(cluster.totals.util_pct, time.time())
         self._begin()
         if delta.ready:
-            self._look_at_site()
+            self._on_ready()
         self._refresher.redraw_later()
 
     def looked(self, engine: EngineRow) -> None:

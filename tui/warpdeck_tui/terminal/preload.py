@@ -24,15 +24,9 @@ LATER = (
         "warpdeck_tui.data.submission",
     ),
     *(f"warpdeck_tui.screens.{name}" for name in ("history", "sessions", "themes", "admin")),
-    *(
-        f"warpdeck_tui.{name}"
-        for name in (
-            "table.actions.requests",
-            "viewmodels.shell.scheduler_line",
-            "viewmodels.jobs.preview",
-            "viewmodels.site.quota",
-        )
-    ),
+    *(f"warpdeck_tui.viewmodels.{name}" for name in ("jobs.preview", "site.quota")),
+    "warpdeck_tui.app.left_sessions",
+    *(f"warpdeck_tui.{name}" for name in ("table.actions.requests", "viewmodels.shell.scheduler_line")),
     "warpdeck.snapshots",
 )
 """The modules, with those that users open first at the beginning. `screens` and the app name all of them."""
