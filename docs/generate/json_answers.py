@@ -37,7 +37,6 @@ JSON_OF = (
         "warpdeck node ls --at WHEN, warpdeck node show NODE --at WHEN",
         "a list, or one object",
         node_rows.PastNodeRow,
-        node_rows.NodeEventRow,
     ),
     ("warpdeck node check", "a list", node_rows.NodeHealthRow),
     ("warpdeck prio", "one object", results.PriorityList),
