@@ -19,6 +19,7 @@ from warpdeck_tui.screens.sessions import SessionsScreen
 from warpdeck_tui.screens.shared.confirm_tasks import ConfirmTasks
 from warpdeck_tui.screens.shared.deck_screen import TextPane
 from warpdeck_tui.screens.shared.dialogs import Ask, Choose, Confirm, DonePage, Fill, HelpPage, TextPage
+from warpdeck_tui.screens.shared.diff_page import DiffPage
 from warpdeck_tui.screens.shared.job_list import FilterLine
 from warpdeck_tui.screens.submit import FormLine, NewJob, ScriptText
 from warpdeck_tui.screens.sweep import SweepGrid
@@ -27,6 +28,7 @@ from warpdeck_tui.table.actions import ACTIONS, MEETINGS, PLACES, Action
 from warpdeck_tui.table.bindings import actions_at, clashes, help_lines, key_line
 from warpdeck_tui.widgets.cell_grid import CellGrid
 from warpdeck_tui.widgets.log.view import LogView
+from warpdeck_tui.widgets.scrolled_lines import ScrolledLines
 from warpdeck_tui.widgets.virtual_table import VirtualTable
 
 OWNERS: dict[str, tuple[type[DOMNode], ...]] = {
@@ -43,7 +45,7 @@ OWNERS: dict[str, tuple[type[DOMNode], ...]] = {
     "log": (LogView,),
     "grid": (CellGrid,),
     "list": (VirtualTable,),
-    "moves": (LogView, CellGrid, VirtualTable, TextPane),
+    "moves": (LogView, CellGrid, VirtualTable, TextPane, ScrolledLines),
     "filter": (FilterLine,),
     "confirm": (Confirm,),
     "tasks": (ConfirmTasks,),
@@ -57,6 +59,7 @@ OWNERS: dict[str, tuple[type[DOMNode], ...]] = {
     "done": (DonePage,),
     "page": (HelpPage, TextPage),
     "usage": (UsagePage,),
+    "diff": (DiffPage,),
 }
 """The classes that bind the keys of a context and implement its actions."""
 

@@ -145,8 +145,8 @@ async def test_the_age_counts_and_is_read_again_without_any_change(folder: Path)
     async with run_app(folder, adapt=slurm, size=(80, 24)) as ui:
         ui.app.core._pulse_s = 0.05
         await ui.shows("Slurm 24.11 · hpc1", "read 2", "6 requests/min")
-        first = ui.line(1)
-        await ui.until(lambda: ui.line(1) != first and "read 2" in ui.line(1), "the age counts")
+        first = ui.line(2)
+        await ui.until(lambda: ui.line(2) != first and "read 2" in ui.line(2), "the age counts")
         slurm.about(read_at=time.time() - 400.0, problem=PROBLEM)
         await ui.shows("read 6 min ago", "Ask the administrators")
         slurm.about(read_at=time.time(), problem="")
@@ -172,7 +172,7 @@ async def test_an_impossible_action_is_grey_and_shows_its_reason(folder: Path) -
         assert ui.app.front is not None and ui.app.front.place == "nodes"
         await ui.press("less_than_sign")
         await ui.shows_notification(IMPOSSIBLE[Action.NODES_AT])
-        assert "loading" not in ui.line(0)
+        assert "loading" not in ui.line(3)
 
 
 @pytest.mark.parametrize("place", ["queue", "nodes", "node", "job", "history", "sessions", "admin"])

@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import ClassVar
 
 from textual import events, work
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.command import SimpleCommand
 from textual.containers import Container, Vertical
 from textual.widget import Widget
 from textual.widgets import Static
@@ -23,21 +20,21 @@ from warpdeck.base.errors import UserError
 from warpdeck.protocol.job_rows import JobDetail, JobRow
 from warpdeck.protocol.site_rows import ForecastRow
 from warpdeck_tui.screens.shared.code_pane import CodePane
-from warpdeck_tui.screens.shared.deck_screen import DeckScreen, Folded, SchedulerLine, TextPane, paint
-from warpdeck_tui.screens.shared.dialogs import Choose, TextPage
+from warpdeck_tui.screens.shared.deck_screen import Folded, TextPane, paint
+from warpdeck_tui.screens.shared.dialogs import Choose
+from warpdeck_tui.screens.shared.frames import Frame
+from warpdeck_tui.screens.shared.job_compare import ComparingScreen
 from warpdeck_tui.screens.shared.job_log import JobLog
 from warpdeck_tui.screens.shared.key_line import KeyLine
 from warpdeck_tui.screens.shared.tab_line import TabLine
 from warpdeck_tui.table.bindings import bindings
 from warpdeck_tui.viewmodels import Line
 from warpdeck_tui.viewmodels.jobs import job as view
-from warpdeck_tui.viewmodels.jobs.changes import changes_text, last_that_worked
 from warpdeck_tui.viewmodels.jobs.environment import environment_lines
 from warpdeck_tui.viewmodels.jobs.postmortem import TAIL_BYTES, UNSUSPECTED, PostMortem, post_mortem
-from warpdeck_tui.viewmodels.jobs.queue import how_ended
 from warpdeck_tui.widgets.log.view import LogView
 
-from .metrics import MetricsPane, choices
+from .metrics import MetricsPane
 
 LOOK_S = 2.0
 """Seconds between two requests for the details of an unfinished job."""
@@ -51,7 +48,7 @@ WIDE_COLUMNS = 120
 """Least width in columns at which the metrics and the most important facts are shown beside the log."""
 
 
-class JobScreen(DeckScreen):
+class JobScreen(ComparingScreen):
     """The page of one job, given by its own id."""
 
     place = "job"
@@ -79,19 +76,19 @@ class JobScreen(DeckScreen):
         self._shows_metrics = False
 
     def compose(self) -> ComposeResult:
-        yield Static("", id="head", markup=False)
-        yield Static("", id="status", markup=False)
-        yield SchedulerLine()
-        yield TabLine()
-        with Container(id="split"):
-            yield JobLog(self.key, id="log", channel=self._channel, changed=self.draw)
-            with Vertical(id="beside"):
-                yield MetricsPane(self.key, id="metrics", changed=self._arrange)
-                yield Static("", id="side", markup=False)
-            yield TextPane(id="details")
-            yield TextPane(id="gpus")
-            yield CodePane(id="code")
-            yield TextPane(id="events")
+        yield from self.top()
+        with Frame(is_main=True):
+            yield Static("", id="status", markup=False)
+            yield TabLine()
+            with Container(id="split"):
+                yield JobLog(self.key, id="log", channel=self._channel, changed=self.draw)
+                with Vertical(id="beside"):
+                    yield MetricsPane(self.key, id="metrics", changed=self._arrange)
+                    yield Static("", id="side", markup=False)
+                yield TextPane(id="details")
+                yield TextPane(id="gpus")
+                yield CodePane(id="code")
+                yield TextPane(id="events")
         yield KeyLine()
 
     def arrive(self) -> None:
@@ -112,6 +109,10 @@ class JobScreen(DeckScreen):
     def row(self) -> JobRow | None:
         """The job's row in the client state or, if it is not there, the row that came with the details."""
         return self.deck.board.job(self.key) or (self._detail.row if self._detail else None)
+
+    @property
+    def detail(self) -> JobDetail | None:
+        return self._detail
 
     @property
     def _is_folded(self) -> bool:
@@ -199,10 +200,7 @@ class JobScreen(DeckScreen):
         if row is None:
             self.set_head(f"job {self.key}   {self._told or 'Loading...'}")
             return
-        head = self.query_one("#head", Static)
-        away = self.deck.board.away
-        head.set_class(bool(away), "away")
-        head.update(f" ⚠ {away}" if away else paint([view.head(row, now=now)], styles))
+        self.set_title(view.head(row, now=now))
         died_of = self._ended.words if self._ended else ""
         self.query_one("#status", Static).update(paint([view.status(row, now=now, died_of=died_of)], styles))
         log = self.log_pane
@@ -292,12 +290,17 @@ class JobScreen(DeckScreen):
             self._show_pane("log")
 
     def applies(self, action: str) -> bool:
-        if action in ("diff", "diff_job"):
+        row = self.row
+        if action == "diff":
             return self._detail is not None and bool(self._detail.snapshot)
+        if action == "diff_job":
+            return self._pane in ("details", "code") or (row is not None and row.end is not None)
+        if action == "what_changed":
+            return row is not None and row.end is not None and row.state not in UNSUSPECTED
         if action in ON_METRICS:
             return self._pane == "metrics" or (action == "next_metric" and self._shows_metrics)
         if action == "next_task":
-            return self.row is not None and self.row.array_task_id is not None
+            return row is not None and row.array_task_id is not None
         if action == "next_node":
             return len(view.writing_nodes(self._detail)) > 1
         return self._pane == "log" if action == "stream" else super().applies(action)
@@ -325,7 +328,7 @@ class JobScreen(DeckScreen):
 
         Jobs with the same name come first.
         """
-        found = await self._others_that_ran()
+        found = await self.others_that_ran()
         if not found:
             return
 
@@ -408,95 +411,3 @@ class JobScreen(DeckScreen):
     def action_back(self) -> None:
         if not (isinstance(self.focused, LogView) and self.focused.end_search()):
             self.app.pop_screen()
-
-    def action_diff(self) -> None:
-        if self._detail is None or not self._detail.snapshot:
-            self.app.notify("This job has no snapshot to compare", severity="warning")
-            return
-        snapshot, core = self._detail.snapshot, self.deck.core
-        what = f"job {self._label()} (-) and its folder now (+)"
-        self._show_diff(lambda: core.diff_with_now(snapshot), what)
-
-    def action_diff_job(self) -> None:
-        snapshot = self._detail.snapshot if self._detail else None
-        if not snapshot:
-            self.app.notify("This job has no snapshot to compare", severity="warning")
-            return
-
-        self._choose_to_compare(snapshot)
-
-    @work(exclusive=True, group="diff")
-    async def _choose_to_compare(self, snapshot: dict[str, object]) -> None:
-        """Let the user choose a job of the same user that has run, by a few letters.
-
-        Jobs with the same name come first.
-        """
-        found = [
-            SimpleCommand(
-                f"{each.label}  {each.name}",
-                partial(self._compare, snapshot, each.label),
-                f"{each.state}, {how_ended(each)}" if each.end else each.state,
-            )
-            for each in await self._others_that_ran()
-        ]
-        if found:
-            await self.app.search_commands(found, placeholder="Select a job to compare the code with")
-
-    async def _others_that_ran(self) -> list[JobRow]:
-        """Return jobs of the same user that have run, those with the same name first.
-
-        If there are none, the user is told.
-        """
-        row = self.row
-        try:
-            ended = await self.deck.core.last_ended(row.user if row else None)
-        except UserError as error:
-            self.deck.tell_error(error)
-            return []
-        found = choices(row, [*ended, *self.deck.board.jobs.values()])
-        if not found:
-            self.app.notify("No other job has run", severity="warning")
-        return found
-
-    def _compare(self, snapshot: dict[str, object], other: str) -> None:
-        what = f"job {other} (-) and job {self._label()} (+)"
-        self._show_diff(lambda: self.deck.core.diff_with_job(snapshot, other), what)
-
-    @work(exclusive=True, group="diff")
-    async def action_what_changed(self) -> None:
-        """Show how this job differs from the last completed job of its name.
-
-        The submission, the environment and the code are compared.
-        """
-        now, core = self._detail, self.deck.core
-        if now is None:
-            return
-        try:
-            worked = last_that_worked(now.row, await core.last_completed(now.row.user, name=now.row.name))
-            if worked is None:
-                words = f"No earlier job {now.row.name} of {now.row.user} has completed"
-                self.app.notify(words, severity="warning", markup=False)
-                return
-            there, code = await core.job(str(worked.id)), "One of the jobs has no snapshot"
-            if now.snapshot and there.snapshot:
-                code = view.diff_text(await core.diff_with_job(now.snapshot, str(worked.id)))
-            variables: tuple[dict[str, str], dict[str, str]] = {}, {}
-            if now.row.user == self.deck.board.user:
-                variables = await core.environment(worked.label), await core.environment(now.row.label)
-        except UserError as error:
-            self.deck.tell_error(error)
-            return
-        title = f"Changes from job {worked.label} (-) to job {self._label()} (+)"
-        self.app.push_screen(TextPage(title, changes_text(there, now, code=code, variables=variables)))
-
-    @work(exclusive=True, group="diff")
-    async def _show_diff(self, diff: Callable[[], Awaitable[str]], what: str) -> None:
-        try:
-            text = view.diff_text(await diff())
-        except UserError as error:
-            self.deck.tell_error(error)
-            return
-        self.app.push_screen(TextPage(f"Code: {what}", text))
-
-    def _label(self) -> str:
-        return self.row.label if self.row else self.key

@@ -16,7 +16,6 @@ from typing import cast
 from textual import work
 
 from warpdeck.base.errors import UserError
-from warpdeck.protocol.job_rows import JobRow
 from warpdeck_tui.deck import Deck
 from warpdeck_tui.viewmodels.jobs.chart import MAX_RUNS, Page, Run, chart, names, run_of
 from warpdeck_tui.viewmodels.jobs.readings import Part, Readings, readings
@@ -32,8 +31,6 @@ a core.
 """
 UNCHANGED_S = 60.0
 """Seconds between two reads of a running job whose log does not grow. They update the GPUs."""
-MAX_CHOICES = 200
-"""Largest number of jobs offered for comparison, the latest ones."""
 
 
 class MetricsPane(LinePane):
@@ -172,13 +169,3 @@ def _timed_readings(
     """Return the metrics, and the CPU seconds that it took to find them."""
     began = time.thread_time()
     return readings(parts, size_bytes=size_bytes, begin=begin, end=end), time.thread_time() - began
-
-
-def choices(row: JobRow | None, jobs: Sequence[JobRow]) -> list[JobRow]:
-    """Return the jobs that can be compared with this one.
-
-    They are all jobs that have run, those of the same name first, the latest first.
-    """
-    own, name = (row.id, row.name) if row else (0, "")
-    begun = [each for each in {each.id: each for each in jobs}.values() if each.start and each.id != own]
-    return sorted(begun, key=lambda each: (each.name != name, -each.id))[:MAX_CHOICES]

@@ -20,8 +20,9 @@ from textual.widgets import Static
 from warpdeck.base.errors import UserError
 from warpdeck.notation.values.time_points import parse_past
 from warpdeck.protocol.node_rows import GpuRow, NodeRow, PastNodeRow
-from warpdeck_tui.screens.shared.deck_screen import Folded, SchedulerLine
+from warpdeck_tui.screens.shared.deck_screen import Folded
 from warpdeck_tui.screens.shared.dialogs import Ask
+from warpdeck_tui.screens.shared.frames import Frame
 from warpdeck_tui.screens.shared.key_line import KeyLine
 from warpdeck_tui.screens.shared.node_verbs import NodeVerbs
 from warpdeck_tui.table.bindings import bindings
@@ -118,10 +119,9 @@ class NodesScreen(NodeVerbs):
         """The label of the job under the cursor, whose GPUs are highlighted."""
 
     def compose(self) -> ComposeResult:
-        yield Static("", id="head", markup=False)
-        yield SchedulerLine()
+        yield from self.top()
         with Container(id="split"):
-            with Vertical(id="main"):
+            with Frame(id="main", is_main=True):
                 yield CellGrid(self.deck.palette, id="grid", bars=not self.deck.low_bandwidth)
                 yield VirtualTable(COLUMNS, self.deck.palette, empty="", id="nodes")
             with Vertical(id="under", classes="framed"):
@@ -181,7 +181,7 @@ class NodesScreen(NodeVerbs):
         words = [summary(nodes), wasted_words(nodes, starting)]
         if metric in NAMED and not self._listed and self._at is None:
             words.insert(0, fragmentation(nodes))
-        self.query_one("#head").set_class(self._at is not None, "past")
+        self.query_one("#main").set_class(self._at is not None, "past")
         self.set_head(self._head(shown, "   ".join(filter(None, words))))
         self._describe()
 

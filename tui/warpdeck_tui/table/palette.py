@@ -2,7 +2,8 @@
 
 Roles: a job's state by its Slurm name; `heat0` to `heat7`; header, cursor, cursor-blurred, cursor-sign,
 marked, mark-sign, match, muted, accent, warn, track (the empty part
-of a bar), title (of a frame), key (a key in a text), new (the badge for unseen lines); `ansi0` to `ansi15`, the 16
+of a bar), title (of a frame), key (a key in a text), new (the badge for unseen lines); added and removed (lines of a
+diff), added-word and removed-word (the words in them that differ); `ansi0` to `ansi15`, the 16
 colors of a log. A role that is missing in a palette is drawn plain.
 """
 
@@ -73,11 +74,15 @@ _ANSI_ROLES = {
     "mark-sign": Style(color="magenta", bold=True),
     "match": Style(underline=True, bold=True),
     "new": Style(reverse=True, bold=True),
+    "added": Style(color="green"),
+    "removed": Style(color="red"),
+    "added-word": Style(color="green", reverse=True),
+    "removed-word": Style(color="red", reverse=True),
 }
 FEW_COLOURS = frozenset({"standard", "windows"})
 """Rich's names for terminals with 16 colors."""
-MANY_COLOURS = "256"
-"""Rich's name for terminals with 256 colors."""
+MANY_COLOURS, RGB = "256", "truecolor"
+"""Rich's names for terminals with 256 colors and with RGB colors."""
 
 
 def ansi_styles(*, dark: bool = True) -> dict[str, Style]:

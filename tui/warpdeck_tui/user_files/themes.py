@@ -147,6 +147,10 @@ def text_styles(theme: ThemeFile) -> dict[str, Style]:
         "mark-sign": _ink(theme.warning, bold=True),
         "match": Style(color=_contrast(match), bgcolor=_rich(match)),
         "new": Style(color=_contrast(theme.accent), bgcolor=_rich(theme.accent), bold=True),
+        "added": _ink(theme.success),
+        "removed": _ink(theme.error),
+        "added-word": Style(color=_contrast(theme.success), bgcolor=_rich(theme.success)),
+        "removed-word": Style(color=_contrast(theme.error), bgcolor=_rich(theme.error)),
     }
     styles |= {f"ansi{number}": _ink(colour) for number, colour in enumerate(_log_inks(theme))}
     for step, (colour, text) in enumerate(zip(theme.heat, theme.heat_text, strict=True)):
@@ -184,6 +188,11 @@ def _state_colours(theme: ThemeFile) -> dict[str, str]:
         "done": states.done or theme.muted,
         "failed": states.failed or theme.error,
     }
+
+
+def sample_color(theme: ThemeFile, role: str) -> str:
+    """Return the color of "background", "primary" or a job state, in Rich's notation."""
+    return _rich({"background": theme.background, "primary": theme.primary, **_state_colours(theme)}[role])
 
 
 def _log_inks(theme: ThemeFile) -> list[str]:

@@ -27,6 +27,7 @@ PLACES = {
     "fill": "Load form",
     "done": "Action log",
     "page": "Help and text pages",
+    "diff": "Differences",
     "usage": "Usage of finished jobs",
 }
 MEETINGS = (
@@ -44,6 +45,7 @@ MEETINGS = (
     ("done", "list", "moves"),
     ("page", "log", "moves"),
     ("usage", "log", "moves"),
+    ("diff", "moves"),
     ("filter",),
     ("confirm", "tasks"),
     ("ask",),

@@ -118,6 +118,48 @@ DIALOG_ACTIONS = (
     Action(
         "page", "close", "escape,q,enter,question_mark", "Close", "close the search, then the page", "Close"
     ),
+    Action(
+        "diff",
+        "next_file",
+        "right_square_bracket",
+        "Next file",
+        "go to the next file",
+        "Next file",
+        call="file(1)",
+    ),
+    Action(
+        "diff",
+        "previous_file",
+        "left_square_bracket",
+        "Previous file",
+        "go to the previous file",
+        call="file(-1)",
+    ),
+    Action(
+        "diff", "next_hunk", "J,right", "Next change", "go to the next change", "Next change", call="hunk(1)"
+    ),
+    Action(
+        "diff", "previous_hunk", "K,left", "Previous change", "go to the previous change", call="hunk(-1)"
+    ),
+    Action(
+        "diff",
+        "beside",
+        "v",
+        "Side by side",
+        "show the old and the new lines beside each other, or in one column",
+        "Side by side",
+    ),
+    Action("diff", "search", "slash", "Search", "search forward for a text", "Search"),
+    Action("diff", "next_match", "n", "Next match", "go to the next match of the search", call="match(1)"),
+    Action(
+        "diff",
+        "previous_match",
+        "N",
+        "Previous match",
+        "go to the previous match of the search",
+        call="match(-1)",
+    ),
+    Action("diff", "close", "escape,q,enter", "Close", "close the search, then the page", "Close"),
     Action("usage", "export", "e", "Export", "write the figures to a CSV, JSON or Markdown file", "Export"),
     Action("usage", "close", "escape,q,enter", "Close", "close the search, then the page", "Close"),
 )

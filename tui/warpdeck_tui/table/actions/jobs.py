@@ -52,7 +52,7 @@ JOB_ACTIONS = (
         "Smooth",
     ),
     Action(
-        "job", "lay_over", "plus", "Compare runs", "plot the curve of another job over this one", "Compare"
+        "job", "lay_over", "plus", "Compare runs", "plot the curve of another job over this one", "Add run"
     ),
     Action("job", "take_away", "minus", "Remove run", "remove the run that was added last"),
     Action("job", "details", "d", "Details", "all properties of the job, and its script"),
@@ -68,7 +68,12 @@ JOB_ACTIONS = (
         "Diff",
     ),
     Action(
-        "job", "diff_job", "equals_sign", "Diff with job", "compare the code with the code of another job"
+        "job",
+        "diff_job",
+        "equals_sign",
+        "Compare jobs",
+        "compare the code and the options with those of another job",
+        "Compare",
     ),
     Action(
         "job",
@@ -76,6 +81,7 @@ JOB_ACTIONS = (
         "W",
         "Changes since success",
         "compare with the last completed job of the same name",
+        "What changed",
     ),
     Action(
         "job",
@@ -130,6 +136,7 @@ JOB_ACTIONS = (
     ),
     Action("history", "sort", "s", "Sort", "sort by the next column; a click on a column title also sorts"),
     Action("history", "reverse", "S", "Reverse", "reverse the sort order; needs a sort column"),
+    Action("history", "preview", "p", "Preview", "show or hide the preview of the job beside the list"),
     Action("history", "new_job", "n", "New job", "submit a new job", "New", CHANGES),
     Action(
         "history",

@@ -117,6 +117,7 @@ SCREEN_ACTIONS = (
         "show the tasks of an array below its row, or hide them",
         "Tasks",
     ),
+    Action("queue", "preview", "p", "Preview", "show or hide the preview of the job beside the list"),
     Action("queue", "columns", "C", "Columns", "choose the columns and their order"),
     Action(
         "queue", "next_view", "w", "Next view", "switch to the next saved view, then back to the default view"

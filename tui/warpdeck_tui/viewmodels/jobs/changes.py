@@ -1,16 +1,16 @@
-"""Compares a job with the last completed job of its name: submission, script, environment and code."""
+"""Compares the options, the script and the environment of two jobs."""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 
 from warpdeck.notation.values.durations import format_duration
 from warpdeck.protocol.job_rows import JobDetail, JobRow
+from warpdeck_tui.viewmodels.diffs.parsing import FileDiff, fact_diff, text_diff
 from warpdeck_tui.widgets.cells import printable
 
 from .environment import environment_changes
-from .job import BOLD, GREEN, PLAIN, RED, asked
+from .job import asked
 
 
 def last_that_worked(row: JobRow, jobs: Iterable[JobRow]) -> JobRow | None:
@@ -23,34 +23,32 @@ def last_that_worked(row: JobRow, jobs: Iterable[JobRow]) -> JobRow | None:
     return max(before, key=lambda each: each.id, default=None)
 
 
-def changes_text(
-    worked: JobDetail, now: JobDetail, *, code: str, variables: tuple[Mapping[str, str], Mapping[str, str]]
-) -> str:
-    """Return the differing facts, script lines and variables of two jobs, followed by `code`.
+def option_changes(
+    worked: JobDetail, now: JobDetail, *, variables: tuple[Mapping[str, str], Mapping[str, str]]
+) -> list[FileDiff]:
+    """Return the differing facts, script lines and variables of two jobs.
 
-    `code` describes the changes of the code. `variables` are those of both jobs; they are empty if the jobs
-    belong to another user.
+    `variables` are those of both jobs; they are empty if the jobs belong to another user.
     """
     before, after = _facts(worked), _facts(now)
-    lines = [
-        line
+    facts = [
+        (f"{title}: ", before[title] or "none", words or "none")
         for title, words in after.items()
         if before[title] != words
-        for line in _changed(f"{title}: {before[title] or 'none'}", f"{title}: {words or 'none'}")
     ]
-    lines += [
-        line
+    changed = [
+        (f"{name}=" if then or this else "", then, this)
         for name, then, this in environment_changes(*variables)
-        for line in _changed(f"{name}={then}" if then else "", f"{name}={this}" if this else "")
     ]
-    lines += _script_changes(worked.script, now.script)
-    heading = f"{BOLD}Submission{PLAIN}"
-    return "\n".join([heading, *(lines or ["No changes"]), "", f"{BOLD}Code{PLAIN}", code])
-
-
-def _changed(before: str, after: str) -> list[str]:
-    """Return a removed and an added line, without those that are empty."""
-    return [f"{RED}-{before}{PLAIN}"] * bool(before) + [f"{GREEN}+{after}{PLAIN}"] * bool(after)
+    return [
+        found
+        for found in (
+            fact_diff("options", facts),
+            fact_diff("environment", changed),
+            _script_changes(worked.script, now.script),
+        )
+        if found is not None
+    ]
 
 
 def _facts(detail: JobDetail) -> dict[str, str]:
@@ -71,15 +69,9 @@ def _facts(detail: JobDetail) -> dict[str, str]:
     return {title: printable(words) for title, words in facts.items()}
 
 
-def _script_changes(before: str, after: str) -> list[str]:
-    """Return the lines of the script that differ."""
-    found = list(difflib.unified_diff(_telling(before), _telling(after), n=0, lineterm=""))
-    # the first two lines contain the names of the files
-    changed = [line for line in found[2:] if not line.startswith("@@")]
-    return [
-        f"{RED if line.startswith('-') else GREEN}{line[0]}script: {printable(line[1:])}{PLAIN}"
-        for line in changed
-    ]
+def _script_changes(before: str, after: str) -> FileDiff | None:
+    """Return the differences of the scripts, or None if only comments and empty lines differ."""
+    return text_diff("script", before, after) if _telling(before) != _telling(after) else None
 
 
 def _telling(script: str) -> list[str]:

@@ -32,14 +32,11 @@ PANE_WORDS = {
     "code": "Code",
     "events": "Events",
 }
-RED, GREEN, CYAN, BOLD, PLAIN = "\x1b[31m", "\x1b[32m", "\x1b[36m", "\x1b[1m", "\x1b[0m"
 NO_POST_MORTEM = PostMortem("")
 NAME_COLUMNS = 36
 """Largest width of a name in the first line, so that state and time fit on 80 columns. The details contain
 the full name.
 """
-MAX_DIFF_CHARS = 4 * 1024 * 1024
-"""Largest length of a diff that is shown. A longer one needs a pager."""
 
 
 def head(row: JobRow, *, now: float) -> Line:
@@ -47,7 +44,7 @@ def head(row: JobRow, *, now: float) -> Line:
     ran = ran_s(row, now)
     limit = f" of {format_duration(row.time_limit_s)}" if row.time_limit_s and row.end is None else ""
     cells = [
-        Cell(f" job {row.label}", "accent"),
+        Cell(f"job {row.label}", "accent"),
         Cell(f"  {shortened(printable(row.name), NAME_COLUMNS)}  "),
         Cell(f"{glyph(row.state)} {row.state}", row.state),
         Cell("" if ran is None else f"  {format_duration(ran)}{limit}"),
@@ -373,20 +370,3 @@ def file_text(data: bytes) -> str:
     if b"\0" in data:
         return f"Binary file ({format_memory(len(data)) or '0'})\n"
     return data.decode("utf-8", "replace") or "Empty file\n"
-
-
-def diff_text(diff: str) -> str:
-    """Return a unified diff in colors. Its signs carry the same information without colors."""
-    if not diff:
-        return "No differences\n"
-    colours = {"+": GREEN, "-": RED, "@": CYAN, "d": BOLD}
-    lines = []
-    for line in diff[:MAX_DIFF_CHARS].splitlines():
-        begin = "" if line.startswith(("+++", "---")) else colours.get(line[:1], "")
-        if line.startswith(("d", "+++", "---")):
-            begin = BOLD
-        words = "\t".join(map(printable, line.split("\t")))
-        lines.append(f"{begin}{words}{PLAIN}" if begin else words)
-    if len(diff) > MAX_DIFF_CHARS:
-        lines.append("... truncated; `warpdeck snapshot diff` prints the complete diff")
-    return "\n".join(lines) + "\n"

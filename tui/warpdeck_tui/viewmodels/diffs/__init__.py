@@ -1,0 +1,1 @@
+"""Differences between the code and the options of two jobs, parsed and laid out."""
