@@ -43,9 +43,9 @@ class Scene(NamedTuple):
 
 SCENES = {
     "queue": Scene((), ("llama-70b", "104_[0-19]")),
-    "gpus": Scene(("2",), ("gpu08", "* allocated")),
-    "owners": Scene(("2", "m", "m", "m", "m"), ("free:",)),
-    "past": Scene(("2", "less_than_sign"), ("ago,", "averages over")),
+    "gpus": Scene(("2", "u"), ("gpu08", "unavailable")),
+    "owners": Scene(("2", "o"), ("free:",)),
+    "past": Scene(("2", "u", "less_than_sign"), ("ago,", "averages over")),
     "node": Scene(("2", "p"), ("node gpu01", "GPU 1", "▅")),
     "job": Scene(("enter",), ("[Log]", "clipped")),
     "metrics": Scene(("enter", "m"), ("[Metrics]", "loss")),

@@ -354,7 +354,7 @@ class StaticCore:
         return []
 
     async def follow_log(
-        self, job: str, *, channel: str, node: str = "", on_opened: object = None
+        self, job: str, *, channel: str, node: str = "", on_opened: object = None, tail_bytes: int = 0
     ) -> AsyncGenerator[tuple[int, bytes], None]:
         yield 0, LOG
         await asyncio.Event().wait()

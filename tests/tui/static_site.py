@@ -10,10 +10,22 @@ from warpdeck.protocol import requests, results
 from warpdeck.protocol.job_rows import EventRow
 from warpdeck.protocol.request_base import RequestMessage
 from warpdeck.protocol.results import PriorityList, ShareTree
-from warpdeck.protocol.site_rows import PartitionRow, PriorityRow, QosRow, ReservationRow, ShareRow
+from warpdeck.protocol.site_rows import PartitionRow, PriorityRow, QosRow, ReservationRow, ShareRow, UseRow
 
 NOW = 1_767_870_720.0
 """Thu 8 January 2026, 11:12 UTC."""
+
+STATUS = results.ControllerStatus(
+    pid=1,
+    host="lab.example.org",
+    home="/nowhere",
+    version="1",
+    uptime_s=1.0,
+    user="alice",
+    jobs={},
+    nodes=8,
+    log="",
+)
 
 
 class StaticSite:
@@ -33,6 +45,12 @@ class StaticSite:
                 return await self.shares()
             case requests.Priorities():
                 return await self.priorities()
+            case requests.Status():
+                return STATUS
+            case requests.LimitUse():
+                return results.LimitUseList(
+                    uses=[UseRow(qos="normal", user="alice", jobs=2, tres={"gpu": 6})]
+                )
         raise AssertionError(request)
 
     async def partitions(self) -> list[PartitionRow]:

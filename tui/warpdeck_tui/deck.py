@@ -65,6 +65,13 @@ class Navigation(Protocol):
     def open_job(self, key: str, *, pane: str = "", channel: str = "out") -> None:
         """Open the page of the job with this id."""
 
+    def point_at(self, key: str) -> bool:
+        """Move the cursor of the screen in front to the job with this id.
+
+        Return whether an action on jobs, such as attach, then applies to it.
+        """
+        ...
+
     def open_node(self, name: str) -> None:
         """Open the screen of nodes, with the cursor on this node."""
 

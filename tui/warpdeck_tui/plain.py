@@ -34,14 +34,8 @@ from warpdeck_tui.viewmodels.jobs import job as job_page
 from warpdeck_tui.viewmodels.jobs.job_columns import JobRows, columns_of, job_row
 from warpdeck_tui.viewmodels.jobs.listing import Choice, Listing
 from warpdeck_tui.viewmodels.jobs.queue import summary
-from warpdeck_tui.viewmodels.nodes.nodes import (
-    METRIC_WORDS,
-    METRICS,
-    gpu_detail,
-    gpu_lines,
-    node_lines,
-    node_row,
-)
+from warpdeck_tui.viewmodels.nodes.gpu_map import METRIC_WORDS, METRICS, gpu_lines, plain_cell
+from warpdeck_tui.viewmodels.nodes.nodes import gpu_detail, node_lines, node_row
 from warpdeck_tui.viewmodels.nodes.nodes import summary as nodes_summary
 from warpdeck_tui.viewmodels.nodes.past_nodes import moment_words, unknown_words
 from warpdeck_tui.viewmodels.shell.sessions import session_rows, sessions
@@ -146,8 +140,8 @@ async def _gpus(client: AsyncioClient, wanted: PlainRequest) -> Text:
     lines = [*_moment(nodes, wanted), nodes_summary(nodes)]
     for metric in METRICS:
         lines += ["", f"{METRIC_WORDS[metric]}:"]
-        for label, cells in gpu_lines(nodes, metric):
-            lines.append(f"{label}: " + (", ".join(cell[1].strip() for cell in cells) or "no GPU"))
+        for label, cells, _ in gpu_lines(nodes, metric):
+            lines.append(f"{label}: " + (", ".join(plain_cell(cell) for cell in cells) or "no data"))
     return lines
 
 

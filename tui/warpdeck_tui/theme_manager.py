@@ -38,6 +38,7 @@ LOOK_S = 1.0
 the status of a folder and of a few files.
 """
 MAX_NAME_BYTES = 200
+OWN_PREFIX = "deck-"
 
 
 class _Kept(NamedTuple):
@@ -63,9 +64,14 @@ class ThemeManager:
 
     @property
     def themes(self) -> list[ThemeFile]:
-        """All themes, sorted by name."""
+        """All themes: the dark ones, then the light ones, each with our own first."""
         self._complete()
-        return [self._themes[name] for name in sorted(self._themes)]
+        return sorted(self._themes.values(), key=lambda each: (not each.dark, not is_ours(each), each.name))
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all themes, in the same order."""
+        return [theme.name for theme in self.themes]
 
     @property
     def palette(self) -> dict[str, Style]:
@@ -74,7 +80,7 @@ class ThemeManager:
             chosen = self._themes.get(self._app.theme)
             self._styled, self._styles = (
                 self._app.theme,
-                (text_styles(self._for_terminal(chosen)) if chosen else {}),
+                (text_styles(self.in_terminal_colors(chosen)) if chosen else {}),
             )
         return self._styles
 
@@ -82,7 +88,7 @@ class ThemeManager:
     def _few_colours(self) -> bool:
         return self._app.console.color_system in FEW_COLOURS
 
-    def _for_terminal(self, theme: ThemeFile) -> ThemeFile:
+    def in_terminal_colors(self, theme: ThemeFile) -> ThemeFile:
         """Return the theme in the colors that the terminal has."""
         return for_256_colors(theme) if self._app.console.color_system == MANY_COLOURS else theme
 
@@ -169,12 +175,13 @@ class ThemeManager:
         self._kept = {path: kept for path, (kept, _) in found.items()}
         self._themes = {kept.theme.name: kept.theme for kept in self._kept.values() if kept.theme is not None}
         for theme in self._themes.values():
-            self._app.register_theme(to_textual(self._for_terminal(theme)))
+            self._app.register_theme(to_textual(self.in_terminal_colors(theme)))
         return [notice for _, notice in found.values() if notice]
 
     def use(self, name: str) -> None:
         """Apply this theme, with the present content of its file."""
-        self._complete()
+        if name not in self._themes:
+            self._complete()
         if name == self._app.theme:
             self._app.mutate_reactive(type(self._app).theme)
         else:
@@ -183,9 +190,14 @@ class ThemeManager:
         empty_caches()
         self._app.recolour()
 
+    def recolor_for_terminal(self) -> None:
+        """Apply the current theme again, because the terminal turned out to have other colors."""
+        for theme in self._themes.values():
+            self._app.register_theme(to_textual(self.in_terminal_colors(theme)))
+        self.use(self._app.theme)
+
     def use_next(self) -> None:
-        self._complete()
-        names = sorted(self._themes)
+        names = self.names
         at = names.index(self._app.theme) if self._app.theme in names else -1
         self.use(names[(at + 1) % len(names)])
 
@@ -197,6 +209,11 @@ class ThemeManager:
             path.write_text(f"{name}\n", encoding="utf-8")
         except OSError as error:
             raise UserError(f"Cannot write {path}: {error.strerror}", "Check its permissions") from error
+
+
+def is_ours(theme: ThemeFile) -> bool:
+    """Return whether the theme was made for this app, and not for many programs."""
+    return theme.name.startswith(OWN_PREFIX)
 
 
 def _kept_name() -> str:

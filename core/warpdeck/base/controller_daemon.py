@@ -21,8 +21,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import subprocess
 
-MODULES = {OWN: "warpdeck.daemon.controller_process", SLURM: "warpdeck.daemon.gateway_process"}
-"""Maps an engine to the main module of its process."""
+MODULES = {
+    "controller": "warpdeck.daemon.controller_process",
+    "gateway": "warpdeck.daemon.gateway_process",
+    "site gateway": "warpdeck.daemon.site_gateway_process",
+}
+"""Maps the name of a process to its main module."""
 START_S = {OWN: 20.0, SLURM: 150.0}
 """Maps an engine to the longest time of a start. A gateway answers when it has read the queue of Slurm, and a slow
 slurmctld takes a minute for one answer.
@@ -76,7 +80,7 @@ def ensure_running(paths: Paths, *, local_node: bool = True) -> bool:
             f"cannot use {paths.home}: {os.strerror(error.errno or 0)}",
             "set WARPDECK_HOME to a folder that you own",
         ) from error
-    argv = [sys.executable, "-m", MODULES[engine], "--home", paths.home]
+    argv = [sys.executable, "-m", MODULES[daemon], "--home", paths.home]
     if engine == OWN and not local_node:
         argv.append("--no-local-node")
     import signal

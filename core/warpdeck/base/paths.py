@@ -24,6 +24,8 @@ SITE_HOME = "/var/lib/warpdeck/site"
 """The home that `warpdeck up --shared` creates. Only root can create it, so no other user can redirect users'
 jobs to it.
 """
+SITE_GATEWAY_HOME = "/var/lib/warpdeck/slurm"
+"""The home of the site gateway to Slurm. Only root can create it, and gives it to the account of the site gateway."""
 OWN, SLURM = "warpdeck", "slurm"
 """The engines: warpdeck's own scheduler, and a real Slurm. EngineRow has the same names."""
 ENGINES = (OWN, SLURM)
@@ -148,6 +150,11 @@ class Paths:
         return self._of_user("calls")
 
     @property
+    def terminals(self) -> str:
+        """The folder with a file for each session that a terminal of this user shows (see client/open_terminals)."""
+        return self._of_user("terminals")
+
+    @property
     def programs(self) -> str:
         """This user's scripts with the names of Slurm's commands: `srun`, `squeue` and the others."""
         return self._of_user("programs")
@@ -160,6 +167,25 @@ class Paths:
         if self.is_of_another:
             return os.path.join(_xdg("XDG_DATA_HOME", ".local/share", os.environ), "warpdeck", name)
         return os.path.join(self.home, name)
+
+
+class SiteGatewayPaths(Paths):
+    """The files of a site gateway, which asks Slurm for the gateways of all users and serves no clients of its own."""
+
+    def __init__(self, home: str) -> None:
+        super().__init__(home, wanted_engine=SLURM)
+
+    @property
+    def daemon(self) -> str:
+        return "site gateway"
+
+    @property
+    def socket(self) -> str:
+        return os.path.join(self.home, "answers.sock")
+
+    @property
+    def log(self) -> str:
+        return os.path.join(self.home, "site-gateway.log")
 
 
 _shim_home: str | None = None

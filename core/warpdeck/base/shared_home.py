@@ -36,6 +36,21 @@ def open_to_all(paths: Paths) -> None:
         ) from error
 
 
+def open_site_gateway(paths: Paths) -> None:
+    """Create or open the home directory of a site gateway to Slurm. It needs no rights, but only root can create the usual
+    home. Raises UserError.
+    """
+    try:
+        os.makedirs(paths.home, exist_ok=True)
+        if os.stat(paths.home).st_uid == os.geteuid():
+            os.chmod(paths.home, SHARED_MODE)
+    except OSError as error:
+        raise UserError(
+            f"cannot use {paths.home}: {os.strerror(error.errno or 0)}",
+            f"create it as root: `install -d -m 711 -o ACCOUNT {paths.home}`",
+        ) from error
+
+
 def _check_parents(folder: str) -> None:
     """Raise UserError if users cannot enter a parent folder, or if users other than root could replace the
     home in it.

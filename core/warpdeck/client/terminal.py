@@ -13,6 +13,7 @@ import os
 import select
 import signal
 import termios
+import time
 import tty
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -29,6 +30,8 @@ HELP = (
 )
 AGAIN_S = 0.5
 """Seconds between attempts to reconnect a lost session."""
+GONE_CHECK_S = 0.5
+"""Seconds between two checks whether the user's own terminal was closed, while the job is pending."""
 ATTACH_S = 20.0
 """Maximum seconds of one attempt: longer than the controller itself waits for a link that is being made."""
 LEAVE_KEYS = b"q\x03\x04"
@@ -164,10 +167,15 @@ class _Session:
         self._number = self._client.begin(
             "attach", job=self._job, rows=rows, cols=cols, watch=self._watch, offset=self._shown
         )
+        until = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
-            found = dict(self._client.events(self._number, timeout_s=timeout_s))
+            left_s = GONE_CHECK_S if until is None else min(GONE_CHECK_S, until - time.monotonic())
+            found = dict(self._client.events(self._number, timeout_s=max(0.0, left_s)))
             if not found:
-                raise TimeoutError
+                if until is not None and time.monotonic() >= until:
+                    raise TimeoutError
+                if is_gone(self._stdin):  # A pending job may send nothing for days.
+                    return RelayEnd(detached=True)
             if "ok" in found:
                 self._shown = int(found["ok"]["offset"])
                 return None

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
@@ -17,6 +18,7 @@ from warpdeck_agent.client.process import with_process
 
 from .away import was_killed
 from .blocking_client import STEPS, SyncClient
+from .open_terminals import shown
 from .submission import draft_command, submit
 from .terminal import RelayEnd, relay, window_size
 
@@ -76,20 +78,22 @@ def join(client: SyncClient, job: str, *, watch: bool = False) -> int:
     """Join the job's terminal until it ends or the user detaches, and return the exit code. Ctrl-C while it
     waits cancels the job.
     """
+    paths = default_paths()
     try:
-        ended = relay(
-            client,
-            job,
-            stdin_fd=sys.stdin.fileno(),
-            stdout_fd=sys.stdout.fileno(),
-            watch=watch,
-            again=lambda: SyncClient.connect(default_paths(), start=was_killed(default_paths())),
-            progress=print_note,
-        )
+        with contextlib.nullcontext() if watch else shown(paths, job):
+            ended = relay(
+                client,
+                job,
+                stdin_fd=sys.stdin.fileno(),
+                stdout_fd=sys.stdout.fileno(),
+                watch=watch,
+                again=lambda: SyncClient.connect(default_paths(), start=was_killed(default_paths())),
+                progress=print_note,
+            )
     except KeyboardInterrupt:
         if watch:
             return 130
-        with SyncClient.connect(default_paths()) as fresh:
+        with SyncClient.connect(paths) as fresh:
             fresh.call("cancel", jobs=[job])
         return 130
     return _report_end(ended, job, watch=watch)

@@ -12,6 +12,19 @@ import msgspec
 from warpdeck.model.reservation import ReservationSpec
 
 
+class SiteGatewayRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The process that asks Slurm for the gateways of all users."""
+
+    owner: str = ""
+    """The name of its account."""
+    requests_a_minute: float = 0.0
+    """The number of its requests (RPCs) to slurmctld in the last minute, for all users together."""
+    problem: str = ""
+    """The reason why it is not asked now; "" if it is asked."""
+    own: dict[str, str] = {}
+    """Questions that each gateway asks Slurm itself, such as queue -> "PrivateData=jobs"."""
+
+
 class EngineRow(msgspec.Struct, frozen=True, kw_only=True):
     """The scheduler behind the API server, and the age of the data that it shows."""
 
@@ -25,6 +38,8 @@ class EngineRow(msgspec.Struct, frozen=True, kw_only=True):
     """The error of the last attempt to read, with a next step; "" after a success."""
     requests_a_minute: float | None = None
     """The number of requests (RPCs) to slurmctld in a minute, at the present intervals."""
+    site_gateway: SiteGatewayRow | None = None
+    """The process of the site that asks Slurm for this gateway; None if there is none."""
 
 
 class AheadRow(msgspec.Struct, frozen=True, kw_only=True):

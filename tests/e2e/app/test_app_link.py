@@ -16,6 +16,7 @@ from warpdeck.base.paths import Paths
 from warpdeck.protocol.results import Delta, Welcome
 from warpdeck.protocol.site_rows import EngineRow
 from warpdeck_tui.data.connection import Core
+from warpdeck_tui.data.server_start import STARTING
 
 HANGING_MESSAGE = "The server does not respond; waiting"
 
@@ -39,11 +40,15 @@ class ConnectionLog:
     def came_back(self) -> None:
         self.messages.put_nowait("came back")
 
-    async def until(self, message: str) -> None:
-        """Wait for a message. On a busy machine, other messages may come repeatedly before it."""
+    async def until(self, message: str) -> str:
+        """Wait for a message that begins with this text, and return it.
+
+        On a busy machine, other messages may come repeatedly before it.
+        """
         async with asyncio.timeout(WAIT_S):
-            while await self.messages.get() != message:
+            while not (found := await self.messages.get()).startswith(message):
                 pass
+        return found
 
 
 async def test_a_hanging_controller_is_reported_until_it_answers(home: Home) -> None:
@@ -65,5 +70,37 @@ async def test_a_hanging_controller_is_reported_until_it_answers(home: Home) -> 
         await log.until("linked")
     finally:
         os.kill(pid, signal.SIGCONT)
+        watch.cancel()
+        await asyncio.wait([watch])
+
+
+async def test_a_server_that_cannot_start_is_started_again_until_it_runs(home: Home) -> None:
+    home.path.mkdir()
+    config = home.path / "config.toml"
+    config.write_text("nonsense = 1\n")
+    log, paths = ConnectionLog(), Paths(str(home.path))
+    watch = asyncio.create_task(Core(paths, rng=random.Random(1)).watch(log))
+    try:
+        assert await log.messages.get() == STARTING
+        failed = await log.messages.get()
+        assert "did not start" in failed and "nonsense" in failed and failed.endswith("; trying again")
+        config.unlink()
+        await log.until("linked")
+    finally:
+        watch.cancel()
+        await asyncio.wait([watch])
+
+
+async def test_a_slow_start_shows_the_last_line_of_the_log(home: Home) -> None:
+    home.path.mkdir()
+    (home.path / "controller.log").write_text("one\nreading 2,000,000 jobs\n\n")
+    log = ConnectionLog()
+    core = Core(Paths(str(home.path)), rng=random.Random(1), late_s=0.0)
+    watch = asyncio.create_task(core.watch(log))
+    try:
+        found = await log.until(f"{STARTING}; still waiting")
+        assert found.endswith(". Its log: reading 2,000,000 jobs")
+        await log.until("linked")
+    finally:
         watch.cancel()
         await asyncio.wait([watch])

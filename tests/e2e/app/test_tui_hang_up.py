@@ -53,6 +53,11 @@ def close_terminal(window: Tmux) -> None:
         )
 
 
+def app_again(window: Tmux, site: Home, *, verb: str = "") -> Tmux:
+    """Open another window with the app, or with a command."""
+    return Tmux(window.pid_file.with_name("again"), site, size=(100, 30), environ={"PS1": "=> "}, verb=verb)
+
+
 def running_session(site: Home) -> str:
     [row] = site.json("queue")
     assert (row["state"], row["interactive"]) == ("RUNNING", True)
@@ -90,13 +95,47 @@ def test_a_session_of_the_app_survives_a_closed_terminal(site: Home, window: Tmu
         window.shows("still-here")
     close_terminal(window)
     label = running_session(site)
-    back = Tmux(window.pid_file.with_name("again"), site, size=(100, 30), environ={}, verb=f"attach {label}")
+    back = app_again(window, site, verb=f"attach {label}")
     try:
         back.shows("still-here" if prints else "sum-42")
         if not prints:
             back.type("echo back-$((1+1))")
             back.keys("Enter")
             back.shows("back-2")
+    finally:
+        back.close()
+
+
+def test_the_next_app_offers_the_session_that_lost_its_terminal(site: Home, window: Tmux) -> None:
+    open_shell(window)
+    close_terminal(window)
+    label = running_session(site)
+    back = app_again(window, site)
+    try:
+        back.shows(f"Session {label} is waiting for you: a attaches")
+        back.keys("a")
+        back.shows("sum-42")
+        third = Tmux(window.pid_file.with_name("third"), site, size=(100, 30), environ={})
+        try:
+            third.shows("1 running")
+            third.keys("5")
+            third.shows("1 session")
+            assert "is waiting for you" not in third.screen()
+        finally:
+            third.close()
+    finally:
+        back.close()
+
+
+def test_the_app_ends_with_its_terminal_while_a_session_is_pending(site: Home, window: Tmux) -> None:
+    site.ok("submit", "--exclusive", "--wrap", "sleep 600")
+    window.shows("1 running")
+    window.keys("i")
+    window.shows("waiting: ")
+    close_terminal(window)
+    back = app_again(window, site)
+    try:
+        back.shows("is still pending: a waits for it")
     finally:
         back.close()
 

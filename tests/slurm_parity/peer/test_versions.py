@@ -11,9 +11,10 @@ from tests.slurm_parity.peer.real_slurm import PACKAGES, SUITES, VERSIONS, RealS
 from tests.support.waiting import eventually
 
 from warpdeck.base.errors import UserError
-from warpdeck.engines.slurm.cluster.polling import PLANS, Source
+from warpdeck.engines.slurm.cluster.polling import BUSY, PLANS, Source, load_factor
 from warpdeck.engines.slurm.commands import UNREACHABLE, SlurmCommands
 from warpdeck.engines.slurm.reading.job_table import COLUMNS, read_jobs
+from warpdeck.engines.slurm.reading.load_table import read_load
 from warpdeck.engines.slurm.reading.node_table import read_nodes
 from warpdeck.engines.slurm.reading.partition_table import read_partitions
 from warpdeck.engines.slurm.versions import read_version
@@ -75,6 +76,13 @@ async def test_each_command_causes_the_counted_number_of_requests(
     counts = {words[0]: int(word[6:]) for words in lines for word in words if word.startswith("count:")}
     daemons = {name for name in counts if "STATS" in name or "NODE_REGISTRATION" in name or "PING" in name}
     assert sum(count for name, count in counts.items() if name not in daemons) == PLANS[source].rpcs, counts
+
+
+async def test_an_ordinary_user_reads_the_load_of_this_version(slurm: RealSlurm) -> None:
+    """An idle slurmctld has at least one thread, the one that answers. A pass of its scheduler takes some microseconds."""
+    eventually(lambda: "Mean cycle" in slurm.ok("sdiag"), what="a pass of the scheduler")
+    load = read_load(slurm.run(["sdiag"], user="nobody").out)
+    assert load.threads >= 1 and 0 < load.mean_cycle_s < BUSY.mean_cycle_s and load_factor(load) == 1.0
 
 
 async def test_an_error_has_slurms_words_and_ours(commands: SlurmCommands, slurm: RealSlurm) -> None:

@@ -65,4 +65,4 @@ async def test_the_list_of_idle_gpus_opens_from_the_map(folder: Path) -> None:
         await ui.press("I")
         await ui.shows("2 GPUs of 1 job are idle", "900", "bob", "sleeper")
         await ui.press("escape")
-        await ui.shows("metric: utilization")
+        await ui.shows("color: utilization")

@@ -39,7 +39,7 @@ async def test_a_waiting_job_shows_its_full_reason(folder: Path) -> None:
         await ui.shows("PENDING", "[Log]", "No log: the job has not started", "expected start in about")
         await ui.press("escape", "enter")
         await ui.shows("[Details]", "reason Resources:")
-        text = " ".join(ui.text().split())
+        text = " ".join(ui.text().replace("│", " ").split())
         assert "waits for 4 GPUs, 1 CPU on one node: best is gpu0" in text and "with 0 GPUs free" in text
 
 

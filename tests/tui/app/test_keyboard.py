@@ -97,7 +97,7 @@ async def test_keys_after_the_answer_to_a_dialog_go_to_the_screen(folder: Path) 
         await ui.cluster.submit("llama")
         await ui.shows("● R")
         burst(ui, "cn2")  # cancel, answer no, then open the nodes
-        await ui.shows("gpu01", "metric: utilization")
+        await ui.shows("gpu01", "color: utilization")
 
 
 async def test_a_dialog_dismissed_twice_closes_once(folder: Path) -> None:

@@ -11,10 +11,11 @@ import pytest
 from warpdeck.base.errors import UserError
 from warpdeck.protocol.job_rows import JobRow, WhyRow
 from warpdeck_tui.viewmodels.jobs.arrays import Fold
+from warpdeck_tui.viewmodels.jobs.confirmation import confirmation
 from warpdeck_tui.viewmodels.jobs.job_columns import DEFAULT_COLUMNS, JOB_COLUMNS, JobRows
 from warpdeck_tui.viewmodels.jobs.listing import SLICE, Choice, Listing, key_of
 from warpdeck_tui.viewmodels.jobs.order import SORTED_BY, Order, Rank
-from warpdeck_tui.viewmodels.jobs.queue import array_in_full, confirmation, in_full, targets, where
+from warpdeck_tui.viewmodels.jobs.queue import array_in_full, in_full, targets, where
 from warpdeck_tui.viewmodels.jobs.task_choice import chosen_tasks, effect
 
 NOW = 100_000.0

@@ -105,7 +105,7 @@ async def test_the_node_page_opens_from_the_map_and_changes_its_time_range(folde
         await ui.press("d")
         await ui.shows("Reason for draining gpu01")
         await ui.press("escape", "escape")
-        await ui.shows("metric: utilization")
+        await ui.shows("color: utilization")
 
 
 def test_links_and_passed_checks_are_shown() -> None:

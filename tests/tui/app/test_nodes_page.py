@@ -10,6 +10,7 @@ from tests.tui.app.app_pilot import run_app
 from warpdeck.model import GpuRequest, Resources
 from warpdeck.protocol.node_rows import GpuRow, NodeRow
 from warpdeck_agent.wire import messages as wire
+from warpdeck_tui.user_files.map_color import read_map_color
 from warpdeck_tui.viewmodels.nodes.nodes import fragmentation
 
 
@@ -17,14 +18,14 @@ async def test_the_map_shows_the_job_of_each_gpu(folder: Path) -> None:
     async with run_app(folder) as ui:
         await ui.cluster.submit("held")
         await ui.press("2")
-        await ui.shows("gpu01", "gpu02", "1 of 8 GPUs allocated", "metric: utilization")
+        await ui.shows("gpu01", "gpu02", "1 of 8 GPUs allocated", "color: utilization")
         await ui.shows("GPU 0", "NVIDIA H100 80GB HBM3", "job 1 of")
         await ui.press("l")
         await ui.shows("GPU 1", "free")
         await ui.press("h", "enter")
         await ui.shows("job 1", "[Log]")
         await ui.press("escape")
-        await ui.shows("metric: utilization")
+        await ui.shows("color: utilization")
 
 
 async def test_a_cluster_without_nodes_shows_how_to_add_one(folder: Path) -> None:
@@ -45,18 +46,31 @@ async def test_all_gpus_of_the_selected_job_are_highlighted(folder: Path) -> Non
     async with run_app(folder) as ui:
         await ui.cluster.submit("three", resources=Resources(gpus=GpuRequest(per_node=3)))
         await ui.press("2")
-        await ui.shows("3 of 8 GPUs allocated", "= this job")
+        await ui.shows("3 of 8 GPUs allocated", "= this job", "1 root")
         await ui.until(lambda: ui.text().count("%=") == 3, "its three GPUs pointed out")
         await ui.press("l", "l", "l")
-        await ui.until(lambda: ui.text().count("%*") == 3, "a free one under the cursor")
+        await ui.until(lambda: ui.text().count("%=") == 0, "a free one under the cursor")
 
 
 async def test_the_map_names_each_metric(folder: Path) -> None:
     async with run_app(folder) as ui:
         await ui.press("2")
-        for words in ("memory", "power", "temperature", "owner", "utilization"):
+        for words in ("memory", "owner", "job", "temperature", "power", "utilization"):
             await ui.press("m")
-            await ui.shows(f"metric: {words}")
+            await ui.shows(f"color: {words}")
+
+
+async def test_the_color_is_chosen_by_one_key_and_kept_for_the_next_start(folder: Path) -> None:
+    async with run_app(folder) as ui:
+        await ui.cluster.submit("held")
+        await ui.press("2")
+        await ui.shows("1 of 8 GPUs allocated")
+        for key, words in (("u", "utilization"), ("b", "memory"), ("J", "job"), ("o", "owner")):
+            await ui.press(key)
+            await ui.shows(f"color: {words}")
+        assert read_map_color() == "owner"
+        await ui.press("1", "2")
+        await ui.shows("color: owner")
 
 
 @pytest.mark.parametrize(
@@ -111,7 +125,7 @@ async def test_list_and_map_keep_the_same_node_selected(folder: Path) -> None:
         await ui.shows("JOBS OR REASON")
         assert ui.app.screen.cursor == ("gpu02", -1)  # type: ignore[attr-defined]
         await ui.press("k", "v")
-        await ui.shows("metric: utilization")
+        await ui.shows("color: utilization")
         assert ui.app.screen.cursor[0] == "gpu01"  # type: ignore[attr-defined]
 
 
@@ -138,4 +152,4 @@ async def test_a_host_that_cannot_be_added_is_reported_in_the_dialog(folder: Pat
         await ui.press("enter")
         await ui.shows("no hosts to add")
         await ui.press("escape")
-        await ui.shows("metric: utilization")
+        await ui.shows("color: utilization")

@@ -90,7 +90,7 @@ async def test_past_nodes_are_printed_as_plain_text_and_json(folder: Path) -> No
 
 async def test_the_app_opens_at_a_past_time(folder: Path) -> None:
     async with run_app(folder, at=("gpus", ""), moment=time.time() - 7200) as ui:
-        await ui.shows("utilization at", "2h00 ago")
+        await ui.shows("color: utilization", "2h00 ago")
 
 
 def test_symbols_become_ascii_and_names_stay() -> None:

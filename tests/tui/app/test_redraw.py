@@ -55,7 +55,7 @@ async def test_a_tick_writes_only_changed_digits(folder: Path) -> None:
             before = len(ui.app.frame._lines)
             ui.written()
             await ui.until(lambda: ui.app._driver.written, "the next second")  # type: ignore[union-attr]
-            assert len(ui.written()) < 240, "a time in two places, a bar, and the GPU's utilization"
+            assert len(ui.written()) < 400, "times, bars, the GPU's utilization, and sometimes its curve"
             assert len(ui.app.frame._lines) == before
 
 
@@ -144,7 +144,7 @@ async def test_low_bandwidth_mode_draws_less_often(folder: Path) -> None:
 async def test_key_latency_is_shown_on_request(folder: Path) -> None:
     async with run_app(folder, writes=True) as ui:
         await ui.press("2", "ctrl+t", "1", "2")
-        await ui.shows("warpdeck  key ")
+        await ui.shows("─ key ")
         milliseconds = int(ui.text().partition("key ")[2].partition(" ms")[0])
         assert milliseconds < 10_000
         await ui.press("ctrl+t")

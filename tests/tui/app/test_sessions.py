@@ -9,8 +9,10 @@ from rich.style import Style
 from tests.tui.app.app_pilot import ME, run_app
 
 from warpdeck.client.blocking_client import SyncClient
+from warpdeck.client.open_terminals import shown
 from warpdeck.model import JobState
 from warpdeck.protocol.job_rows import ForwardRow, JobRow
+from warpdeck_tui.app.left_sessions import offer_sessions
 from warpdeck_tui.viewmodels.shell.replay import Written
 from warpdeck_tui.viewmodels.shell.sessions import (
     glance_text,
@@ -20,6 +22,7 @@ from warpdeck_tui.viewmodels.shell.sessions import (
     shell_options,
     url,
 )
+from warpdeck_tui.widgets.virtual_table import VirtualTable
 
 NOW = 1_700_000_000.0
 SECRET = "5ec3e7"
@@ -142,3 +145,28 @@ async def test_no_shell_is_submitted_without_a_terminal(folder: Path) -> None:
         await ui.press("i")
         await ui.shows_notification("Cannot open a terminal here")
         assert not ui.cluster.controller.state.jobs and not list(ui.app.chronicle)
+
+
+async def test_a_session_without_a_terminal_is_offered_under_the_cursor(folder: Path) -> None:
+    async with run_app(folder) as ui:
+        await ui.cluster.submit("first")
+        await ui.cluster.submit_shell()
+        await ui.shows("2 running")
+        await ui.press("g")
+        with shown(ui.cluster.paths, "2"):
+            offer_sessions(ui.app)
+        assert not ui.notifications()
+        offer_sessions(ui.app)
+        await ui.shows_notification("Session 2 is waiting for you: a attaches")
+        assert ui.app.screen.query_one(VirtualTable).cursor_key == "2"
+
+
+async def test_several_sessions_without_a_terminal_are_counted(folder: Path) -> None:
+    async with run_app(folder) as ui:
+        await ui.cluster.submit_shell()
+        await ui.cluster.submit_shell()
+        await ui.shows("2 running")
+        await ui.press("2")
+        await ui.shows("gpu01")
+        offer_sessions(ui.app)
+        await ui.shows_notification("2 sessions are waiting for you: 5, then a attaches to 2; 5 lists all")

@@ -74,16 +74,16 @@ async def test_the_picker_shows_each_theme_and_keeps_the_chosen_one(folder: Path
         await ui.press("T")
         await ui.shows("THEME", first, "deck-light")
         await ui.press("end")
-        await ui.until(lambda: ui.app.theme == "deck-safe", "the theme under the cursor")
+        await ui.until(lambda: ui.app.theme == "solarized-light", "the theme under the cursor")
         await ui.press("escape")
         await ui.until(lambda: ui.app.theme == first, "the previous theme")
         await ui.press("T")
         await ui.until(lambda: isinstance(ui.app.screen, ThemePicker), "the picker")
         await ui.press("end", "enter")
         await ui.until(lambda: not isinstance(ui.app.screen, ThemePicker), "the picker gone")
-        assert ui.app.theme == "deck-safe"
+        assert ui.app.theme == "solarized-light"
     async with run_app(folder) as ui:
-        assert ui.app.theme == "deck-safe"
+        assert ui.app.theme == "solarized-light"
     async with run_app(folder, theme="deck-light") as ui:
         assert ui.app.theme == "deck-light"
 
@@ -184,6 +184,25 @@ async def test_a_terminal_of_256_colors_shows_only_colors_of_its_palette(folder:
             await ui.press(*keys)
             await ui.settle()
             assert not rgb_colors(ui)
+
+
+@pytest.mark.usefixtures("many_colors")
+async def test_the_setting_for_rgb_colors_needs_no_answer(folder: Path) -> None:
+    path = Path(config_dir()) / "app.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text('colors = "rgb"\n')
+    async with run_app(folder, theme="deck-dark") as ui:
+        await ui.until(lambda: background(ui) == "#10131B", "the RGB color")
+        assert str(ui.app.palette["accent"].color).find("#5ad4e6") >= 0
+
+
+async def test_the_setting_for_256_colors_takes_precedence_over_colorterm(folder: Path) -> None:
+    path = Path(config_dir()) / "app.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text('colors = "256"\n')
+    async with run_app(folder, theme="deck-dark") as ui:
+        await ui.until(lambda: background(ui) == "#121212", "the color of the palette")
+        await ui.until(lambda: not rgb_colors(ui), "no RGB color")
 
 
 def rgb_colors(ui: AppPilot) -> set[str]:

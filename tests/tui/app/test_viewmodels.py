@@ -18,11 +18,11 @@ from warpdeck_tui.viewmodels import Cell, Line
 from warpdeck_tui.viewmodels.cells import age, fact, folded, glyph
 from warpdeck_tui.viewmodels.job_page.details import groups
 from warpdeck_tui.viewmodels.jobs import job as job_view
+from warpdeck_tui.viewmodels.jobs.confirmation import confirmation
 from warpdeck_tui.viewmodels.jobs.job_columns import DEFAULT_COLUMNS, job_row
 from warpdeck_tui.viewmodels.jobs.listing import Choice, Listing
 from warpdeck_tui.viewmodels.jobs.queue import (
     clock,
-    confirmation,
     in_full,
     names_of,
     summary,

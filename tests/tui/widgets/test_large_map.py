@@ -9,7 +9,8 @@ import msgspec
 from tests.tui.widgets.widget_pilot import STYLES, run_widget
 from warpdeck.protocol.node_rows import GpuRow, NodeRow, PastNodeRow
 from warpdeck_agent.wire.frames import parse_json
-from warpdeck_tui.viewmodels.nodes.nodes import gpu_lines, summary
+from warpdeck_tui.viewmodels.nodes.gpu_map import gpu_lines
+from warpdeck_tui.viewmodels.nodes.nodes import summary
 from warpdeck_tui.viewmodels.nodes.past_nodes import moment_words
 from warpdeck_tui.widgets.cell_grid import CellGrid
 
@@ -105,7 +106,7 @@ async def test_a_step_through_time_of_1024_gpus_stays_within_its_limits() -> Non
             assert "averages over 60 s" in moment_words(
                 rows, 60.0 * shift, 1e6
             ) and "1024 of 1024" in summary(rows)
-            ui.widget.show(gpu_lines(rows, "util"), legend="then")
+            ui.widget.show(gpu_lines(rows, "util"), legend=(("then", "muted"),))
             await ui.pilot.pause()
             took_s.append(time.process_time() - begun)
         assert min(took_s) < STEP_CPU_S, took_s

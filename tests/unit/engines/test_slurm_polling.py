@@ -7,17 +7,25 @@ import pytest
 from warpdeck.engines.slurm.cluster.polling import (
     ACTION_S,
     ALWAYS,
+    BUSY,
+    LOAD_AGAIN_S,
+    LOAD_KEPT_S,
     MAX_INTERVAL_S,
+    MAX_LOAD_FACTOR,
     MINUTE_S,
     PLANS,
+    SLOW_S,
     Allowance,
     Asked,
     Source,
     due_after_action_s,
     due_in_s,
     interval_s,
+    is_load_wanted,
+    load_factor,
     rpcs_a_minute,
 )
+from warpdeck.engines.slurm.reading.load_table import Load, read_load
 from warpdeck.engines.slurm.settings import SlurmSettings
 
 HOUR_S = 3600
@@ -34,7 +42,11 @@ def requests(looking: list[bool], *, took_s: float = 0.1, urgent: bool = False) 
         for source in Source if seen else ALWAYS:
             now, rpcs = float(second), PLANS[source].rpcs
             due = due_in_s(
-                source, asked.get(source), allowed=allowance.allowed(looking=seen), urgent=urgent, now=now
+                source,
+                asked.get(source),
+                allowed=allowance.allowed(looking=seen, now=now),
+                urgent=urgent,
+                now=now,
             )
             if due == 0 and allowance.wait_s(rpcs, looking=seen, now=now) == 0:
                 asked[source] = Asked(started=now, took_s=took_s)
@@ -105,3 +117,45 @@ def test_the_queue_is_read_a_few_seconds_after_an_action_and_seldom_if_slurm_is_
     assert due_after_action_s(quick, now=1.0) == pytest.approx(ACTION_S - 1.0)
     assert due_after_action_s(quick, now=ACTION_S) == 0.0
     assert due_after_action_s(slow, now=10.0) == pytest.approx(30.0)
+
+
+def test_the_requests_become_fewer_with_the_load_that_sdiag_shows() -> None:
+    assert load_factor(Load()) == load_factor(BUSY) == 1.0
+    assert load_factor(Load(threads=128)) == pytest.approx(2.0)
+    assert load_factor(Load(agent_queue=3000, threads=128)) == pytest.approx(3.0)
+    assert load_factor(Load(mean_cycle_s=600.0)) == MAX_LOAD_FACTOR
+    allowance = Allowance(SETTINGS)
+    allowance.note_load(Load(threads=128), 0.0)
+    assert allowance.allowed(looking=True, now=1.0) == pytest.approx(3.0)
+    allowance.count(2, 0.0)
+    assert allowance.wait_s(2, looking=True, now=1.0) == pytest.approx(59.0)
+
+
+def test_an_old_figure_of_sdiag_counts_no_longer_and_a_site_may_keep_it_secret() -> None:
+    allowance = Allowance(SETTINGS)
+    allowance.note_load(Load(threads=250), 0.0)
+    assert allowance.load_factor(LOAD_KEPT_S - 1.0) > 3 and allowance.load_factor(LOAD_KEPT_S) == 1.0
+    allowance.note_load(None, 10.0)
+    assert allowance.load_factor(11.0) == 1.0
+
+
+def test_sdiag_is_asked_once_in_ten_minutes_and_sooner_while_slurm_is_slow_or_busy() -> None:
+    assert interval_s(Source.LOAD, None, allowed=6) == pytest.approx(600.0)
+    asked = Asked(started=0.0, took_s=0.1)
+    assert not is_load_wanted(0.1, asked, factor=1.0, now=500.0)
+    assert is_load_wanted(SLOW_S, asked, factor=1.0, now=LOAD_AGAIN_S)
+    assert is_load_wanted(0.1, asked, factor=2.0, now=LOAD_AGAIN_S)
+    assert not is_load_wanted(SLOW_S, asked, factor=2.0, now=LOAD_AGAIN_S - 1.0)
+
+
+def test_the_figures_are_read_from_sdiag() -> None:
+    text = (
+        "Server thread count:  3\nRPC queue enabled:    0\nAgent queue size:     12\nDBD Agent queue size: 7\n\n"
+        "Main schedule statistics (microseconds):\n\tLast cycle:   1\n\tMean cycle:   2500000\n\n"
+        "Main scheduler exit:\n\tEnd of job queue: 1\n\nBackfilling stats\n\tMean cycle:   9000000\n"
+    )
+    assert read_load(text) == Load(threads=3, agent_queue=12, mean_cycle_s=2.5)
+    assert (
+        read_load("Main schedule statistics (microseconds):\n\nBackfilling stats\n\tMean cycle: 9\n")
+        == Load()
+    )

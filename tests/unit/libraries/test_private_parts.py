@@ -37,6 +37,7 @@ CLASS_PARTS = (
 )
 ATTRIBUTES = (
     ("textual.app", "App", "_filters", "control characters of users are filtered from each line"),
+    ("rich.console", "Console", "_color_system", "a terminal tells later that it shows RGB colors"),
     ("textual.app", "App", "_batch_count", "nothing is written during a batch"),
     ("textual.app", "App", "_driver", "the terminal is lent to an interactive job"),
     ("textual.app", "App", "_notifications", "at most three notices are shown"),

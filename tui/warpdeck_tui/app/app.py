@@ -49,6 +49,8 @@ from .job_forms import JobForms
 from .key_bindings import KeyBindings
 from .navigation import Navigator, Start
 from .refresher import Refresher
+from .site_facts import LOOK_S as SITE_LOOK_S
+from .site_facts import look_at_site
 from .undo import undo_change
 from .updates import Updates
 
@@ -98,8 +100,10 @@ class DeckApp(TerminalApp):
             self.refresher,
             DesktopNotifications(self),
             load_later=lambda: self.call_after_refresh(self._load_later),
+            on_ready=lambda: self.call_after_refresh(self._on_ready),
         )
         self._start = Start(*at, moment)
+        self._has_offered = False
         self._own_keys = KeyBindings()
         self.looks.begin()
 
@@ -141,16 +145,27 @@ class DeckApp(TerminalApp):
     def on_mount(self) -> None:
         self.looks.tell()
         self._use_settings()
+        self.choose_colors(self.settings.colors)
         self.set_interval(LOOK_S, self._look_at_themes)
+        self.set_interval(SITE_LOOK_S, self._look_at_site)
         self._read_keys()
         self.navigation.begin(self._start)
         # Connect only after the empty screen is drawn, because connecting may have to start a controller.
         self.call_after_refresh(self._watch)
 
+    def recolor_for_terminal(self) -> None:
+        self.looks.recolor_for_terminal()
+
     @work(exclusive=True, group="themes")
     async def _look_at_themes(self) -> None:
         if self.app_focus:
             await self.looks.look_again()
+
+    @work(exclusive=True, group="site")
+    async def _look_at_site(self) -> None:
+        if self.app_focus and self.board.ready:
+            await look_at_site(self.core, self.board)
+            self.refresher.redraw_later()
 
     def _use_settings(self) -> None:
         try:
@@ -195,7 +210,25 @@ class DeckApp(TerminalApp):
     def _draw_front(self) -> None:
         if self.front is not None:
             self.front.draw()
-            self.front.draw_scheduler()
+            self.front.draw_top()
+
+    def _on_ready(self) -> None:
+        """Called when the complete state of a connection has arrived."""
+        self._look_at_site()
+        if not self._has_offered:
+            self._has_offered = True
+            self._offer_sessions()
+
+    def _offer_sessions(self) -> None:
+        """Tell the user about sessions that no terminal shows, and move the cursor to the latest one.
+
+        A session stays without a terminal if the window was closed or the SSH connection was lost.
+        """
+        if any(row.interactive for row in self.board.jobs.values()):
+            # Only now, because the first frame does not need the module.
+            from .left_sessions import offer_sessions
+
+            offer_sessions(self)
 
     @work(group="warming")
     async def _load_later(self) -> None:

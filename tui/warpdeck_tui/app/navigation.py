@@ -10,6 +10,7 @@ from warpdeck_tui import screens
 from warpdeck_tui.deck import Deck
 from warpdeck_tui.screens.queue import QueueScreen
 from warpdeck_tui.screens.shared.deck_screen import DeckScreen
+from warpdeck_tui.widgets.virtual_table import VirtualTable
 
 
 class Start(NamedTuple):
@@ -77,6 +78,20 @@ class Navigator:
     def open_job(self, key: str, *, pane: str = "", channel: str = "out") -> None:
         self._last_job = key
         self._app.push_screen(screens.JobScreen(key, pane=pane, channel=channel))
+
+    def point_at(self, key: str) -> bool:
+        """Move the cursor of the screen in front to the job with this id.
+
+        Return whether an action on jobs, such as attach, then applies to it.
+        """
+        front = self._deck.front
+        if isinstance(front, QueueScreen):
+            front.go_to(key)
+            return True
+        if isinstance(front, DeckScreen) and front.place == "sessions":
+            front.query_one(VirtualTable).go_to(key)
+            return True
+        return front is not None and key in front.job_keys
 
     def open_node(self, name: str) -> None:
         if isinstance(self._app.screen, screens.NodesScreen):

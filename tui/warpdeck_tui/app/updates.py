@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 from warpdeck.protocol.results import Delta, Welcome
@@ -16,6 +17,7 @@ class Updates:
     """Listener of the connection (`data.connection.Listener`).
 
     `load_later` is called once there is something to look at. It starts to load the remaining modules.
+    `on_ready` is called when the complete state of a connection has arrived.
     """
 
     def __init__(
@@ -25,11 +27,13 @@ class Updates:
         notifications: DesktopNotifications,
         *,
         load_later: Callable[[], object],
+        on_ready: Callable[[], object],
     ) -> None:
         self._board = board
         self._refresher = refresher
         self._notifications = notifications
         self._load_later = load_later
+        self._on_ready = on_ready
         self._has_begun = False
 
     def linked(self, welcome: Welcome) -> None:
@@ -42,7 +46,11 @@ class Updates:
     def told(self, delta: Delta) -> None:
         self._notifications.look(delta)
         self._board.apply(delta)
+        cluster = self._board.cluster
+        cluster.trend.note(cluster.totals.util_pct, time.time())
         self._begin()
+        if delta.ready:
+            self._on_ready()
         self._refresher.redraw_later()
 
     def looked(self, engine: EngineRow) -> None:

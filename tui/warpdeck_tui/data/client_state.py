@@ -13,6 +13,23 @@ from warpdeck.protocol.node_rows import NodeRow
 from warpdeck.protocol.results import Delta
 from warpdeck.protocol.site_rows import EngineRow
 
+from .cluster_totals import ClusterNow
+
+
+class Quota(NamedTuple):
+    """The user's GPUs in use, and the limit of GPUs that is nearest to being reached."""
+
+    used: int
+    most: int
+
+
+class Site(NamedTuple):
+    """Facts about the site that are not part of the updates: its name, and the user's quota."""
+
+    name: str = ""
+    quota: Quota | None = None
+
+
 OWN = EngineRow().name
 """Name of our own scheduler."""
 
@@ -58,12 +75,10 @@ class ClientState:
         all is well.
         """
         self.scheduler = Scheduler()
+        self.site = Site()
         self.jobs: dict[int, JobRow] = {}
         self.nodes: dict[str, NodeRow] = {}
-        self.gpus = self.held_gpus = 0
-        """Totals over all nodes. They are updated with each change, because there may be thousands of
-        nodes.
-        """
+        self.cluster = ClusterNow()
         self.ready = False
         """True once the controller has sent the complete state."""
         self.changes = 0
@@ -88,8 +103,10 @@ class ClientState:
         self.use_engine(delta.engine)
         for job in delta.jobs:
             self.jobs[job.id] = job
+            self.cluster.put_job(job)
         for number in delta.gone_jobs:
             self.jobs.pop(number, None)
+            self.cluster.drop_job(number)
         for node in delta.nodes:
             self._put(node.name, node)
         for name in delta.gone_nodes:
@@ -102,19 +119,25 @@ class ClientState:
 
     def _complete(self, told: set[int]) -> None:
         self.jobs = {number: job for number, job in self.jobs.items() if number in told}
+        self.cluster.keep_jobs(told)
         for name in self.nodes.keys() - self._told_nodes:
             self._put(name, None)
         self._told_jobs, self.ready = None, True
 
     def _put(self, name: str, node: NodeRow | None) -> None:
-        """Replace the row of the node, or remove it if `node` is None, and update the GPU totals."""
+        """Replace the row of the node, or remove it if `node` is None, and update the totals."""
         before = self.nodes.pop(name, None)
-        for row, sign in ((before, -1), (node, 1)):
-            if row is not None:
-                self.gpus += sign * len(row.gpus)
-                self.held_gpus += sign * sum(bool(gpu.job) for gpu in row.gpus)
+        self.cluster.put_node(name, before, node)
         if node is not None:
             self.nodes[name] = node
+
+    @property
+    def gpus(self) -> int:
+        return self.cluster.totals.gpus
+
+    @property
+    def held_gpus(self) -> int:
+        return self.cluster.totals.held_gpus
 
     def job(self, key: str) -> JobRow | None:
         """Return the job with the id `key`, or None."""

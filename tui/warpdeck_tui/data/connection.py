@@ -88,18 +88,22 @@ class Listener(Protocol):
         """The controller answers again after a delay."""
 
 
+def _hangs() -> str:
+    return "The server does not respond; waiting"
+
+
 @contextlib.contextmanager
-def _answering(listener: Listener, late_s: float) -> Iterator[None]:
+def _answering(listener: Listener, late_s: float, words: Callable[[], str] = _hangs) -> Iterator[None]:
     """Notify the listener if the requests within this context are late, and again when they are answered.
 
-    A request is late if it is not answered within `late_s` seconds.
+    A request is late if it is not answered within `late_s` seconds. `words` then returns the message.
     """
     late = False
 
     def tell() -> None:
         nonlocal late
         late = True
-        listener.went_away("The server does not respond; waiting")
+        listener.went_away(words())
 
     timer = asyncio.get_running_loop().call_later(late_s, tell)
     try:
@@ -122,38 +126,57 @@ class Core:
         self._client: AsyncioClient | None = None
         self._up = asyncio.Event()
         self._engine = EngineRow()
+        self._was_up = False
+        """Whether there was a connection since the app started."""
 
     async def watch(self, listener: Listener) -> None:
         """Report all changes to the listener, forever.
 
-        The first connection starts a controller if none is running. Later a controller is started again only
-        if it crashed, because after `warpdeck down` it should stay stopped.
+        Until the first connection, a controller is started if none is running, and again if its start failed. Later a
+        controller is started again only if it crashed, because after `warpdeck down` it should stay stopped.
         """
         start, wait_s = True, RECONNECT_FIRST_S
         while True:
             try:
-                with _answering(listener, self._late_s):
-                    client = await AsyncioClient.connect(self.paths, start=start, name="app")
+                client = await self._connected(listener, start=start)
                 async with client:
                     wait_s = RECONNECT_FIRST_S
-                    self._client = client
+                    self._client, self._was_up = client, True
                     self._up.set()
                     listener.linked(client.welcome)
                     await self._tell(client, listener)
             except UserError as error:
-                listener.went_away(f"{self._why_away(error)}; reconnecting")
+                listener.went_away(self._why_away(error))
             finally:
                 self._client = None
                 self._up.clear()
-            start = os.path.exists(self.paths.socket)
+            start = not self._was_up or os.path.exists(self.paths.socket)
             await asyncio.sleep(wait_s * self._rng.uniform(0.5, 1.0))
             wait_s = min(2 * wait_s, RECONNECT_MOST_S)
 
+    async def _connected(self, listener: Listener, *, start: bool) -> AsyncioClient:
+        """Return a connection. The listener is told if a controller must be started first. Raises UserError."""
+        if self._was_up:
+            with _answering(listener, self._late_s):
+                return await AsyncioClient.connect(self.paths, start=start, name="app")
+        # Only now, because the first frame does not need the module.
+        from .server_start import late_words, start_words
+
+        if words := start_words(self.paths):
+            listener.went_away(words)
+        with _answering(listener, self._late_s, lambda: late_words(self.paths) if words else _hangs()):
+            return await AsyncioClient.connect(self.paths, start=start, name="app")
+
     def _why_away(self, error: UserError) -> str:
+        if not self._was_up:
+            from .server_start import failure_words
+
+            return failure_words(self.paths, error)
         if error.code != GONE:
-            return error.message
+            return f"{error.message}; reconnecting"
         has_socket = os.path.exists(self.paths.socket)
-        return "The connection to the server is lost" if has_socket else "The server has stopped"
+        fact = "The connection to the server is lost" if has_socket else "The server has stopped"
+        return f"{fact}; reconnecting"
 
     async def _tell(self, client: AsyncioClient, listener: Listener) -> None:
         """Report changes to the listener for as long as the connection lasts."""
@@ -308,14 +331,20 @@ class Core:
         return (await self.ask(wanted)).jobs
 
     async def follow_log(
-        self, job: str, *, channel: str, node: str = "", on_opened: Callable[[LogOpened], None] | None = None
+        self,
+        job: str,
+        *,
+        channel: str,
+        node: str = "",
+        on_opened: Callable[[LogOpened], None] | None = None,
+        tail_bytes: int = LOG_TAIL_BYTES,
     ) -> AsyncGenerator[tuple[int, bytes], None]:
-        """Yield a job's output from its last part on, as it grows, until the job ends.
+        """Yield a job's output from its last `tail_bytes` bytes on, as it grows, until the job ends.
 
         Each item is a pair (offset in the file in bytes, bytes).
         """
         async with (
-            self._live().log(job, channel=channel, offset=-LOG_TAIL_BYTES, follow=True, node=node) as log,
+            self._live().log(job, channel=channel, offset=-tail_bytes, follow=True, node=node) as log,
             contextlib.aclosing(aiter(log)) as chunks,
         ):
             at_bytes: int | None = None

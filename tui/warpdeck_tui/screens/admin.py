@@ -25,8 +25,8 @@ from warpdeck.protocol.request_base import RequestMessage
 from warpdeck.protocol.site_rows import ReservationRow
 from warpdeck_tui.data.rule_changes import RELOAD, RuleChanges
 from warpdeck_tui.data.what_if import what_if
-from warpdeck_tui.screens.shared.deck_screen import SchedulerLine
 from warpdeck_tui.screens.shared.dialogs import Ask, TextPage
+from warpdeck_tui.screens.shared.frames import Frame
 from warpdeck_tui.screens.shared.key_line import KeyLine
 from warpdeck_tui.screens.shared.node_verbs import NodeVerbs
 from warpdeck_tui.screens.shared.tab_line import TabLine
@@ -132,10 +132,10 @@ class AdminScreen(NodeVerbs):
         self._draft = ""
 
     def compose(self) -> ComposeResult:
-        yield Static("", id="head", markup=False)
-        yield SchedulerLine()
-        yield TabLine()
-        yield VirtualTable(TABS[self._tab].columns, self.deck.palette, empty="", id="site")
+        yield from self.top()
+        with Frame(is_main=True):
+            yield TabLine()
+            yield VirtualTable(TABS[self._tab].columns, self.deck.palette, empty="", id="site")
         yield Static("", id="told", markup=False)
         yield KeyLine()
 

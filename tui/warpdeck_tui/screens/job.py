@@ -22,9 +22,10 @@ from warpdeck.base.errors import UserError
 from warpdeck.protocol.job_rows import JobDetail, JobRow
 from warpdeck.protocol.site_rows import ForecastRow
 from warpdeck_tui.screens.shared.code_pane import CodePane
-from warpdeck_tui.screens.shared.deck_screen import Folded, SchedulerLine, paint
+from warpdeck_tui.screens.shared.deck_screen import Folded, paint
 from warpdeck_tui.screens.shared.details_pane import DetailsPane
 from warpdeck_tui.screens.shared.dialogs import Choose
+from warpdeck_tui.screens.shared.frames import Frame
 from warpdeck_tui.screens.shared.gpu_sources import gpu_sources
 from warpdeck_tui.screens.shared.job_compare import ComparingScreen
 from warpdeck_tui.screens.shared.job_log import JobLog
@@ -91,19 +92,19 @@ class JobScreen(ComparingScreen):
         self._gpus_at = -math.inf
 
     def compose(self) -> ComposeResult:
-        yield Static("", id="head", markup=False)
-        yield Static("", id="status", markup=False)
-        yield SchedulerLine()
-        yield TabLine()
-        with Container(id="split"):
-            yield JobLog(self.key, id="log", channel=self._channel, changed=self.draw)
-            with Vertical(id="beside"):
-                yield MetricsPane(self.key, id="metrics", changed=self._arrange)
-                yield Static("", id="side", markup=False)
-            yield DetailsPane(id="details")
-            yield ScrolledLines(self.deck.palette, id="gpus")
-            yield CodePane(id="code")
-            yield ScrolledLines(self.deck.palette, id="events")
+        yield from self.top()
+        with Frame(is_main=True):
+            yield Static("", id="status", markup=False)
+            yield TabLine()
+            with Container(id="split"):
+                yield JobLog(self.key, id="log", channel=self._channel, changed=self.draw)
+                with Vertical(id="beside"):
+                    yield MetricsPane(self.key, id="metrics", changed=self._arrange)
+                    yield Static("", id="side", markup=False)
+                yield DetailsPane(id="details")
+                yield ScrolledLines(self.deck.palette, id="gpus")
+                yield CodePane(id="code")
+                yield ScrolledLines(self.deck.palette, id="events")
         yield KeyLine()
 
     def arrive(self) -> None:
@@ -215,10 +216,7 @@ class JobScreen(ComparingScreen):
         if row is None:
             self.set_head(f"job {self.key}   {self._told or 'Loading...'}")
             return
-        head = self.query_one("#head", Static)
-        away = self.deck.board.away
-        head.set_class(bool(away), "away")
-        head.update(f" ⚠ {away}" if away else paint([view.head(row, now=now)], styles))
+        self.set_title(view.head(row, now=now))
         died_of = self._ended.words if self._ended else ""
         self.query_one("#status", Static).update(paint([view.status(row, now=now, died_of=died_of)], styles))
         log = self.log_pane

@@ -7,12 +7,12 @@ from typing import ClassVar
 from textual import work
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.widgets import Static
 
 from warpdeck.base.errors import UserError
 from warpdeck.protocol.job_rows import CurveRow
 from warpdeck.protocol.node_rows import NodeRow
-from warpdeck_tui.screens.shared.deck_screen import SchedulerLine, TextPane
+from warpdeck_tui.screens.shared.deck_screen import TextPane
+from warpdeck_tui.screens.shared.frames import Frame
 from warpdeck_tui.screens.shared.key_line import KeyLine
 from warpdeck_tui.screens.shared.node_verbs import NodeVerbs
 from warpdeck_tui.table.bindings import bindings
@@ -40,9 +40,9 @@ class NodeScreen(NodeVerbs):
         """Why another scheduler has no curves of this node. Our own one has them, except while a node is away."""
 
     def compose(self) -> ComposeResult:
-        yield Static("", id="head", markup=False)
-        yield SchedulerLine()
-        yield TextPane(id="node-page")
+        yield from self.top()
+        with Frame(is_main=True):
+            yield TextPane(id="node-page")
         yield KeyLine()
 
     def arrive(self) -> None:

@@ -7,48 +7,57 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import ClassVar
 
 from textual import work
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container, Vertical
+from textual.content import Content
 from textual.widgets import Static
 
 from warpdeck.base.errors import UserError
 from warpdeck.notation.values.time_points import parse_past
 from warpdeck.protocol.node_rows import GpuRow, NodeRow, PastNodeRow
-from warpdeck_tui.screens.shared.deck_screen import Folded, SchedulerLine
+from warpdeck_tui.screens.shared.deck_screen import Folded
 from warpdeck_tui.screens.shared.dialogs import Ask
+from warpdeck_tui.screens.shared.frames import Frame
 from warpdeck_tui.screens.shared.key_line import KeyLine
 from warpdeck_tui.screens.shared.node_verbs import NodeVerbs
 from warpdeck_tui.table.bindings import bindings
+from warpdeck_tui.user_files.map_color import keep_map_color, read_map_color
 from warpdeck_tui.viewmodels import Line
-from warpdeck_tui.viewmodels.jobs.queue import Question
-from warpdeck_tui.viewmodels.nodes.nodes import (
+from warpdeck_tui.viewmodels.jobs.queue import STARTS_UP_S, Question
+from warpdeck_tui.viewmodels.nodes.details import details
+from warpdeck_tui.viewmodels.nodes.gpu_history import STEP_S as HISTORY_STEP_S
+from warpdeck_tui.viewmodels.nodes.gpu_history import GpuHistory
+from warpdeck_tui.viewmodels.nodes.gpu_map import (
     METRIC_WORDS,
     METRICS,
+    NAMED,
     NO_READINGS,
+    OUT,
     UNKNOWN_JOB,
+    MapContext,
     all_unmeasured,
-    fragmentation,
-    gpu_detail,
     gpu_lines,
-    legend,
-    node_lines,
-    node_row,
-    summary,
+    legend_words,
+    named_by,
+    wasted_words,
 )
+from warpdeck_tui.viewmodels.nodes.nodes import fragmentation, node_row, summary
+from warpdeck_tui.viewmodels.nodes.owner_colors import OwnerColors
 from warpdeck_tui.viewmodels.nodes.past_nodes import (
     FINE_S,
     STEP_S,
     clock_words,
     moment_words,
     moved,
-    past_lines,
 )
 from warpdeck_tui.widgets.cell_grid import CellGrid
+from warpdeck_tui.widgets.cells import printable
+from warpdeck_tui.widgets.tile import SPARK_HEIGHT
 from warpdeck_tui.widgets.virtual_table import Column, VirtualTable
 
 from .idle import IdleGpus
@@ -67,6 +76,10 @@ COLUMNS = (
 )
 LOOK_S = 0.25
 """Least time in seconds between two requests for past states, because each request asks every node."""
+HISTORY_S = 60.0
+"""Seconds between two requests for the stored measurements of all nodes."""
+MAX_HISTORIES = 16
+"""Largest number of nodes whose stored measurements are requested. On a larger site cells have no sparklines."""
 OF_NOW = ("page", "idle", "drain", "add", "remove", "new_job")
 """Actions that are not available while a past state is shown."""
 
@@ -79,7 +92,7 @@ class NodesScreen(NodeVerbs):
 
     place = "nodes"
     BINDINGS: ClassVar[list[BindingType]] = bindings("nodes")
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (136, "-wide")]  # noqa: RUF012  (as Textual declares it)
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-wide"), (160, "-broad")]  # noqa: RUF012  (as Textual declares it)
     VERTICAL_BREAKPOINTS = [(0, "-low"), (32, "-tall")]  # noqa: RUF012
 
     def __init__(self, name: str = "", *, listed: bool = False, at: float | None = None) -> None:
@@ -89,7 +102,9 @@ class NodesScreen(NodeVerbs):
         """
         super().__init__()
         self._first = name
-        self._metric = 0
+        kept = read_map_color()
+        self._metric = kept if kept in METRICS else METRICS[0]
+        self._colors, self._history = OwnerColors(), GpuHistory()
         self._listed = listed
         self._at: float | None = None
         """The time that is shown, or None for now."""
@@ -98,23 +113,27 @@ class NodesScreen(NodeVerbs):
         self._then: list[PastNodeRow] = []
         """The state of the nodes at the time that is shown."""
         self._travels = False
+        self._described: tuple[str, list[Line]] = "", []
+        """The title and the lines of the details that are shown."""
         self._pointed_out = ""
         """The label of the job under the cursor, whose GPUs are highlighted."""
 
     def compose(self) -> ComposeResult:
-        yield Static("", id="head", markup=False)
-        yield SchedulerLine()
+        yield from self.top()
         with Container(id="split"):
-            with Vertical(id="main"):
+            with Frame(id="main", is_main=True):
                 yield CellGrid(self.deck.palette, id="grid", bars=not self.deck.low_bandwidth)
                 yield VirtualTable(COLUMNS, self.deck.palette, empty="", id="nodes")
-            yield Static("", id="under", markup=False)
+            with Vertical(id="under", classes="framed"):
+                yield Static("", id="details", markup=False)
         yield KeyLine()
 
     def arrive(self) -> None:
         self._show_list(self._listed)
         if self._wanted_at is not None:
             self._look_at(self._wanted_at)
+        self.every(HISTORY_S, self._ask_history)
+        self._ask_history()
 
     @property
     def cursor(self) -> tuple[str, int]:
@@ -137,6 +156,7 @@ class NodesScreen(NodeVerbs):
         return self.deck.board.node_list() if self._at is None else self._then
 
     def recolour(self) -> None:
+        self._described = "", []
         self.query_one(CellGrid).use_palette(self.deck.palette)
         self.query_one("#nodes", VirtualTable).use_palette(self.deck.palette)
 
@@ -144,30 +164,42 @@ class NodesScreen(NodeVerbs):
         if self.deck.front is not self:
             return
         nodes = self._shown()
-        metric = METRICS[self._metric]
+        metric, starting = self._metric, self._starting()
+        if self._at is None:
+            self._history.note(nodes, time.time())
         if self._listed:
             rows = [node_row(node) for node in nodes]
             self.query_one("#nodes", VirtualTable).show(rows, empty=self._nothing())
         else:
-            self._draw_map(nodes, metric)
+            self._draw_map(nodes, starting)
             if self._first and self.query_one(CellGrid).go_to(self._first):
                 self._first = ""
         self.show_keys()
         shown = "" if self._listed else METRIC_WORDS[metric]
-        if shown and metric != "owner" and all_unmeasured(nodes):
+        if shown and metric not in NAMED and all_unmeasured(nodes):
             shown += f" ({NO_READINGS})"
-        free = f"{fragmentation(nodes)}   " if metric == "owner" and not self._listed else ""
-        self.query_one("#head").set_class(self._at is not None, "past")
-        self.set_head(self._head(shown, f"{free}{summary(nodes)}"))
+        words = [summary(nodes), wasted_words(nodes, starting)]
+        if metric in NAMED and not self._listed and self._at is None:
+            words.insert(0, fragmentation(nodes))
+        self.query_one("#main").set_class(self._at is not None, "past")
+        self.set_head(self._head(shown, "   ".join(filter(None, words))))
         self._describe()
+
+    def _starting(self) -> Set[str]:
+        """Return the labels of the jobs that began a moment ago. Their GPUs are not used yet."""
+        begun = time.time() - STARTS_UP_S
+        return {
+            job.label for job in self.deck.board.jobs.values() if job.gpus and job.start and job.start > begun
+        }
 
     def _head(self, shown: str, words: str) -> str:
         """Return the head line's text: the past time, if one is shown, then the summary."""
         now = time.time()
+        color = f"color: {shown}" if shown else ""
         if self._at is not None:
-            words = f"{f'{shown} ' if shown else ''}{moment_words(self._then, self._at, now)}   {words}"
-        elif shown:
-            words += f"   metric: {shown}"
+            words = "   ".join(filter(None, (moment_words(self._then, self._at, now), color, words)))
+        elif color:
+            words += f"   {color}"
         looks = self._wanted_at is not None and self._wanted_at != self._at
         return f"loading {clock_words(self._wanted_at or now, now)}...   {words}" if looks else words
 
@@ -178,7 +210,7 @@ class NodesScreen(NodeVerbs):
             return self._wanted_at is not None
         if action in ("drain", "remove", "copy", "page"):
             return self.node is not None
-        return not self._listed if action == "metric" else True
+        return not self._listed if action.startswith(("metric", "color")) else True
 
     def _nothing(self) -> str:
         if self._at is not None:
@@ -186,23 +218,50 @@ class NodesScreen(NodeVerbs):
         no_nodes = self.advised("No nodes", "Press A to add one", "add")
         return no_nodes if self.deck.board.ready else "Connecting..."
 
-    def _draw_map(self, nodes: Sequence[NodeRow], metric: str) -> None:
+    def _draw_map(self, nodes: Sequence[NodeRow], starting: Set[str]) -> None:
         """Draw the map with all GPUs of the job under the cursor highlighted.
 
         The job under the cursor is known only after the map is drawn, so the map may be drawn twice.
         """
-        grid = self.query_one(CellGrid)
+        grid, metric, past = self.query_one(CellGrid), self._metric, self._at is not None
+        gpus = [gpu for node in nodes for gpu in node.gpus]
+        colors: dict[str, int] = {}
+        if metric in NAMED:
+            colors = self._colors.assign(name for gpu in gpus if (name := named_by(gpu, metric)))
         while True:
-            lines = gpu_lines(nodes, metric, job=self._pointed_out)
-            unmeasured = all_unmeasured(nodes)
-            words = legend(metric, past=self._at is not None, unmeasured=unmeasured)
-            ramp = metric != "owner" and not unmeasured
-            grid.show(lines, legend=words, ramp=ramp, empty=self._nothing())
+            tall = grid.cell_height
+            context = MapContext(
+                self._pointed_out, colors, starting, None if past or tall < SPARK_HEIGHT else self._history
+            )
+            words = legend_words(nodes, metric, colors, past=past, tall=tall > 1)
+            has_ramp = metric not in NAMED and bool(nodes) and not all_unmeasured(nodes)
+            ramp = f"{METRIC_WORDS[metric]}: low" if has_ramp else ""
+            grid.show(
+                gpu_lines(nodes, metric, context=context), legend=words, ramp=ramp, empty=self._nothing()
+            )
             gpu = self._gpu
             job = gpu.job if gpu is not None else ""
-            if job == self._pointed_out:
+            if job == self._pointed_out and tall == grid.cell_height:
                 break
             self._pointed_out = job
+
+    @work(group="history", exclusive=True)
+    async def _ask_history(self) -> None:
+        """Request the stored measurements of all nodes for the sparklines, if the site is small enough."""
+        if self.deck.front is not self or self._at is not None or self.deck.low_bandwidth:
+            return
+        if not self.deck.board.ready:
+            await self.deck.core.connected()
+        names = [node.name for node in self.deck.board.node_list() if node.gpus and node.state not in OUT]
+        if len(names) > MAX_HISTORIES or self.deck.board.scheduler.reason("curves"):
+            return
+        for name in names:
+            try:
+                told = await self.deck.core.node_curves(name, step_s=HISTORY_STEP_S)
+            except UserError:
+                continue  # The sparkline of this node begins with the readings that the app has seen.
+            self._history.fill(name, told.curves)
+        self.draw()
 
     def on_cell_grid_moved(self) -> None:
         gpu = self._gpu
@@ -225,16 +284,25 @@ class NodesScreen(NodeVerbs):
 
     def _describe(self) -> None:
         node, index = self.node, self.cursor[1]
-        lines: list[Line] = []
+        pane, lines = self.query_one("#under"), list[Line]()
         if node is not None:
-            measured = past_lines(node, time.time()) if isinstance(node, PastNodeRow) else []
-            gpu = gpu_detail(node, index) if index >= 0 else []
-            lines = [*gpu, *measured, (), *node_lines(node)] if gpu else [*node_lines(node), *measured]
-        self.query_one("#under", Static).update(Folded(lines, self.deck.palette))
+            jobs = {job.label: job for job in self.deck.board.jobs.values() if job.label in node.jobs}
+            is_low = self.has_class("-narrow")
+            width = pane.content_size.width
+            lines = details(node, index, jobs=jobs, now=time.time(), width=width, is_low=is_low)
+        title = f"{printable(node.name)}" if node is not None else ""
+        if (title, lines) != self._described:
+            self._described = title, lines
+            pane.border_title = Content(title)
+            self.query_one("#details", Static).update(Folded(lines, self.deck.palette))
 
     def go_to(self, name: str) -> None:
         """Move the cursor to this node."""
         (self.query_one("#nodes", VirtualTable) if self._listed else self.query_one(CellGrid)).go_to(name)
+
+    def on_resize(self) -> None:
+        if not self.is_left:
+            self.call_after_refresh(self.draw)
 
     def _show_list(self, listed: bool) -> None:
         name = self.cursor[0]
@@ -250,8 +318,16 @@ class NodesScreen(NodeVerbs):
         self._show_list(not self._listed)
 
     def action_metric(self) -> None:
-        self._metric = (self._metric + 1) % len(METRICS)
+        self.action_color(METRICS[(METRICS.index(self._metric) + 1) % len(METRICS)])
+
+    def action_color(self, metric: str) -> None:
+        """Color the map by this value, and store the choice."""
+        self._metric = metric
         self.draw()
+        try:
+            keep_map_color(metric)
+        except UserError as error:
+            self.deck.tell_error(error)
 
     def action_idle(self) -> None:
         def opened(key: str | None) -> None:

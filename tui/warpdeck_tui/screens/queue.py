@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import ClassVar
 
 import msgspec
 from textual.binding import BindingType
 
-from warpdeck.base.errors import UserError
-from warpdeck.base.paths import config_dir
 from warpdeck.notation.filters.job_filter import plain_words
 from warpdeck.protocol.job_rows import JobRow
 from warpdeck_tui import screens
@@ -20,11 +16,8 @@ from warpdeck_tui.user_files.saved_views import (
     View,
     Views,
     parse_columns,
-    read_views,
     sort_text,
-    write_views,
 )
-from warpdeck_tui.viewmodels.cells import plural
 from warpdeck_tui.viewmodels.jobs.arrays import Fold, fold_key
 from warpdeck_tui.viewmodels.jobs.job_columns import JOB_COLUMNS, JobRows
 from warpdeck_tui.viewmodels.jobs.listing import Choice, Listing
@@ -116,8 +109,7 @@ class QueueScreen(JobListScreen):
         narrowed = f"   {len(self.listing.jobs):,} match {self.filter_text}" if self.filter_text else ""
         if not board.ready:
             return whose + narrowed
-        gpus = f"   {board.held_gpus} of {plural(board.gpus, 'GPU')} allocated" if board.gpus else ""
-        return f"{whose}{narrowed}   {self._summary}{gpus}"
+        return f"{whose}{narrowed}   {self._summary}"
 
     def nothing(self) -> str:
         if not self.deck.board.ready:
@@ -131,40 +123,13 @@ class QueueScreen(JobListScreen):
 
     # ---- Saved views
 
-    @property
-    def _file(self) -> Path:
-        return Path(config_dir()) / "views.json"
-
     def arrive(self) -> None:
         super().arrive()
-        self.use_columns(self._kept().columns)
-
-    def _kept(self) -> Views:
-        """Return the saved views.
-
-        If the file cannot be read, show the error to the user and return no views.
-        """
-        try:
-            return read_views(self._file)
-        except UserError as error:
-            self.deck.tell_error(error)
-            return Views()
-
-    def _write(self, change: Callable[[Views], Views]) -> bool:
-        """Change the file of views, and return whether that succeeded.
-
-        A file that cannot be read is left unchanged.
-        """
-        try:
-            write_views(self._file, change(read_views(self._file)))
-        except UserError as error:
-            self.deck.tell_error(error)
-            return False
-        return True
+        self.use_columns(self.saved_views().columns)
 
     def action_next_view(self) -> None:
         """Apply the next saved view. After the last one, return to the default view."""
-        kept = self._kept()
+        kept = self.saved_views()
         if not kept.views:
             self.app.notify("No saved views. Press W to save this one", severity="warning")
             return
@@ -189,7 +154,7 @@ class QueueScreen(JobListScreen):
         )
 
         def save(name: str | None) -> None:
-            if name and self._write(lambda views: views.saved(name, view)):
+            if name and self.change_views(lambda views: views.saved(name, view)):
                 self._view = name
                 self.tick()
 
@@ -207,7 +172,7 @@ class QueueScreen(JobListScreen):
         def use(text: str | None) -> None:
             if text:
                 names = parse_columns(text)
-                if self._write(lambda views: msgspec.structs.replace(views, columns=names)):
+                if self.change_views(lambda views: msgspec.structs.replace(views, columns=names)):
                     self.use_columns(names)
 
         self.app.push_screen(

@@ -14,7 +14,8 @@ from textual.widgets import Static
 
 from warpdeck.base.errors import UserError
 from warpdeck.protocol.job_rows import ForwardRow
-from warpdeck_tui.screens.shared.deck_screen import DeckScreen, SchedulerLine, paint
+from warpdeck_tui.screens.shared.deck_screen import DeckScreen, paint
+from warpdeck_tui.screens.shared.frames import Frame
 from warpdeck_tui.screens.shared.key_line import KeyLine
 from warpdeck_tui.table.bindings import bindings
 from warpdeck_tui.table.palette import for_terminal
@@ -89,9 +90,9 @@ class SessionsScreen(DeckScreen):
         """
 
     def compose(self) -> ComposeResult:
-        yield Static("", id="head", markup=False)
-        yield SchedulerLine()
-        yield VirtualTable(COLUMNS, self.deck.palette, empty="", id="sessions")
+        yield from self.top()
+        with Frame(is_main=True):
+            yield VirtualTable(COLUMNS, self.deck.palette, empty="", id="sessions")
         yield Static("", id="glance", markup=False)
         yield Static("", id="told", markup=False)
         yield KeyLine()
@@ -139,7 +140,7 @@ class SessionsScreen(DeckScreen):
     async def _ask(self) -> None:
         try:
             self._forwards = await self.deck.core.forwards()
-        except UserError:  # there is no connection, as the head line says
+        except UserError:  # there is no connection, as the line at the top says
             self._forwards = []
         self.draw()
 

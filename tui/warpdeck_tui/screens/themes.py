@@ -1,12 +1,14 @@
-"""The theme picker.
+"""The theme picker: a list of the dark and then of the light themes, each with samples of its colors.
 
 The screen below shows the theme under the cursor; Enter keeps it, Esc restores the previous one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import ClassVar, cast
 
+from rich.style import Style
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
@@ -19,10 +21,19 @@ from warpdeck_tui.screens.shared.deck_screen import Arrives, paint
 from warpdeck_tui.screens.shared.key_line import DialogKeys
 from warpdeck_tui.table.bindings import bindings
 from warpdeck_tui.user_files.theme_file import ThemeFile
+from warpdeck_tui.user_files.themes import sample_color
 from warpdeck_tui.viewmodels import Cell, Line
 from warpdeck_tui.widgets.virtual_table import Column, VirtualTable
 
-COLUMNS = (Column("THEME", 18), Column("GROUND", 0))
+SWATCHES = ("background", "primary", "running", "pending", "failed", "held")
+"""The colors of which the list shows a sample."""
+COLUMNS = (
+    Column("THEME", 21, key="name"),
+    Column("COLORS", 6, key="background"),
+    *(Column("", 1, key=ink) for ink in SWATCHES[1:]),
+    Column("", 0, key="ground"),
+)
+BLOCK = "\u2588"
 SAMPLE: tuple[Line, ...] = (
     (
         Cell("● R  ", "RUNNING"),
@@ -45,8 +56,8 @@ class ThemePicker(Arrives[None], ModalScreen[None]):
         return cast(Deck, self.app)
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog corner"):
-            yield Static("Theme", classes="title", markup=False)
+        with Vertical(classes="dialog corner") as dialog:
+            dialog.border_title = "Theme"
             yield VirtualTable(COLUMNS, self._deck.palette, empty="", id="themes")
             yield Static("", id="sample", markup=False)
             yield DialogKeys("choose", opens="Choose")
@@ -54,7 +65,7 @@ class ThemePicker(Arrives[None], ModalScreen[None]):
     def arrive(self) -> None:
         self._before = self.app.theme
         table = self.query_one(VirtualTable)
-        table.show([_row(theme) for theme in self._deck.looks.themes])
+        table.show([_row(theme, now=self._before) for theme in self._deck.looks.themes])
         table.go_to(self._before)
         table.focus()
         self.recolour()
@@ -66,6 +77,10 @@ class ThemePicker(Arrives[None], ModalScreen[None]):
 
     def recolour(self) -> None:
         super().recolour()
+        looks = self._deck.looks
+        self.query_one(VirtualTable).use_palette(
+            {**looks.palette, **_swatches(map(looks.in_terminal_colors, looks.themes))}
+        )
         self.query_one("#sample", Static).update(paint(SAMPLE, self._deck.palette))
 
     def on_virtual_table_selected(self, event: VirtualTable.Selected) -> None:
@@ -82,9 +97,28 @@ class ThemePicker(Arrives[None], ModalScreen[None]):
         self.dismiss(None)
 
 
-def _row(theme: ThemeFile) -> tuple[str, Line]:
+def _row(theme: ThemeFile, *, now: str) -> tuple[str, Line]:
     ground = "dark" if theme.dark else "light"
+    background, *inks = (_role(theme, swatch) for swatch in SWATCHES)
+    samples = () if theme.ansi else (Cell(4 * BLOCK, background), *(Cell(BLOCK, ink) for ink in inks))
     return theme.name, (
         Cell(theme.name),
-        Cell(f"{ground}, 16 colors" if theme.ansi else ground, "muted"),
+        *(samples or (Cell(""),) * len(SWATCHES)),
+        Cell(
+            f"{ground}{', 16 colors' if theme.ansi else ''}{', in use' if theme.name == now else ''}", "muted"
+        ),
     )
+
+
+def _role(theme: ThemeFile, swatch: str) -> str:
+    return f"{theme.name} {swatch}"
+
+
+def _swatches(themes: Iterable[ThemeFile]) -> dict[str, Style]:
+    """Return the styles of the samples, by role."""
+    return {
+        _role(theme, swatch): Style(color=sample_color(theme, swatch))
+        for theme in themes
+        if not theme.ansi
+        for swatch in SWATCHES
+    }

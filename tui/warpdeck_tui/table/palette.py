@@ -81,8 +81,8 @@ _ANSI_ROLES = {
 }
 FEW_COLOURS = frozenset({"standard", "windows"})
 """Rich's names for terminals with 16 colors."""
-MANY_COLOURS = "256"
-"""Rich's name for terminals with 256 colors."""
+MANY_COLOURS, RGB = "256", "truecolor"
+"""Rich's names for terminals with 256 colors and with RGB colors."""
 
 
 def ansi_styles(*, dark: bool = True) -> dict[str, Style]:

@@ -19,6 +19,7 @@ from textual.drivers.linux_driver import LinuxDriver
 
 from warpdeck.client.terminal import is_gone
 
+from .color_answers import QUESTIONS, ColorAnswers
 from .escapes import EscapeParser
 from .textual_private import OpenDriver
 
@@ -68,6 +69,8 @@ class TerminalDriver(OpenDriver):
 
     _stopped = False
     _is_shown = False
+    _answers: ColorAnswers | None = None
+    """The answers about colors, or None after the last one, or if the terminal was not asked."""
     is_alt: Callable[[str], bool] = staticmethod(lambda _: True)
     """Callback that returns whether Esc followed by this character means Alt with it now. It is called in the
     input thread.
@@ -88,11 +91,35 @@ class TerminalDriver(OpenDriver):
                 if not came:
                     self.leave_app()
                     return
-                text = decode(came)
-                for event in parser.feed(text) if text else ():
-                    self.process_message(event)
+                text = self._without_answers(decode(came))
+            else:
+                text = self._answers.give_back() if self._answers is not None else ""
+            for event in parser.feed(text) if text else ():
+                self.process_message(event)
             for event in parser.tick():
                 self.process_message(event)
+
+    def ask_for_rgb(self, has_rgb: Callable[[], None]) -> None:
+        """Ask the terminal whether it shows RGB colors. If so, `has_rgb` is called in the app's thread.
+
+        Nothing waits for the answer.
+        """
+        self._has_rgb = has_rgb
+        self._answers = ColorAnswers()
+        self.write(QUESTIONS)
+        self.flush()
+
+    def _without_answers(self, text: str) -> str:
+        """Return the input without the terminal's answers."""
+        answers = self._answers
+        if answers is None:
+            return text
+        text = answers.take(text)
+        if answers.is_complete:
+            self._answers = None
+            if answers.has_rgb:
+                self.call_app(self._has_rgb)
+        return text
 
     def _read(self) -> bytes:
         """Return the next bytes of input, or b"" once the terminal was closed."""

@@ -10,11 +10,12 @@ import contextlib
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from textual.app import App
 
 from warpdeck.base.errors import UserError
+from warpdeck.base.paths import Paths
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.client.terminal import RelayEnd, is_gone, relay
 
@@ -30,13 +31,17 @@ class HungUp(BaseException):
     """
 
 
-class Connect(Protocol):
-    """Function that connects to the controller. With `start`, it starts a controller if none runs.
+class Connects(Protocol):
+    """Connects to the controller of a home. `data.connection.Core` implements it."""
 
-    Raises UserError.
-    """
+    @property
+    def paths(self) -> Paths:
+        """The files of the home."""
+        ...
 
-    def __call__(self, *, start: bool = True) -> SyncClient: ...
+    def relay_client(self, *, start: bool = True) -> SyncClient:
+        """Return a new connection. With `start`, start a controller if none runs. Raises UserError."""
+        ...
 
 
 class Lender(Protocol):
@@ -55,41 +60,50 @@ class Lender(Protocol):
         """End the app."""
 
 
-def join_terminal(app: Lender, connect: Connect, label: str, *, watch: bool = False) -> str:
+class Joined(NamedTuple):
+    """How the user left the terminal of a job. The job may continue."""
+
+    words: str
+    continues: bool = False
+
+
+def join_terminal(app: Lender, core: Connects, label: str, *, watch: bool = False) -> Joined:
     """Show the terminal of an interactive job in place of the app, until the job ends or the user detaches.
 
     Returns a message that says how it ended. If the controller or the node is lost meanwhile, the function
     waits for it. Ctrl-C while the job is still waiting ends only the wait, not the job. Raises UserError.
     """
 
+    # The first frame does not need the module.
+    from warpdeck.client.open_terminals import shown
+
     def borrow() -> RelayEnd:
-        client = connect()
+        client = core.relay_client()
         try:
             leave = "press q to leave" if watch else "press Enter, then ~d to detach or ~? for help"
             print(f"job {label}: {leave}", flush=True)
-            return relay(
-                client,
-                label,
-                stdin_fd=STDIN,
-                stdout_fd=STDOUT,
-                watch=watch,
-                progress=print,
-                again=lambda: connect(start=False),
-            )
+            with contextlib.nullcontext() if watch else shown(core.paths, label):
+                return relay(
+                    client,
+                    label,
+                    stdin_fd=STDIN,
+                    stdout_fd=STDOUT,
+                    watch=watch,
+                    progress=print,
+                    again=lambda: core.relay_client(start=False),
+                )
         finally:
             client.close()
 
     try:
         ended = lend_terminal(app, borrow)
     except KeyboardInterrupt:
-        return f"Stopped waiting for job {label}. The job continues; press a to attach"
+        return Joined(f"Stopped waiting for job {label}", continues=True)
     if ended.error:
-        return ended.error
-    if ended.detached and watch:
-        return f"Job {label} continues"
-    return (
-        f"Detached from job {label}. Press a to attach again" if ended.detached else f"Job {label} has ended"
-    )
+        return Joined(ended.error)
+    if ended.detached:
+        return Joined(f"Left job {label}" if watch else f"Detached from job {label}", continues=True)
+    return Joined(f"Job {label} has ended")
 
 
 def leave_at_hang_up(app: App[None]) -> None:

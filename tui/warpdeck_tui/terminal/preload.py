@@ -24,6 +24,7 @@ LATER = (
         "warpdeck_tui.data.submission",
     ),
     *(f"warpdeck_tui.screens.{name}" for name in ("history", "sessions", "themes", "admin")),
+    "warpdeck_tui.app.left_sessions",
     *(f"warpdeck_tui.{name}" for name in ("table.actions.requests", "viewmodels.shell.scheduler_line")),
     "warpdeck.snapshots",
 )

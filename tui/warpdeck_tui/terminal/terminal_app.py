@@ -8,14 +8,16 @@ focused.
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple, TypeGuard
+from functools import partial
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeGuard
 
 from rich.console import RenderableType
 from rich.segment import Segment
-from textual import events
+from textual import events, work
 from textual.await_complete import AwaitComplete
 from textual.color import Color
 from textual.driver import Driver
@@ -26,9 +28,10 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from warpdeck_agent.client.visible import CONTROL_CODES
-from warpdeck_tui.table.palette import MANY_COLOURS
+from warpdeck_tui.table.palette import MANY_COLOURS, RGB
 from warpdeck_tui.widgets.line_view import LineView
 
+from .color_answers import tmux_shows_rgb
 from .colors import Colors256
 from .driver import LinuxDriver, TerminalDriver
 from .frame import Frame, Written
@@ -153,6 +156,35 @@ class TerminalApp(OpenApp):
 
     def recolour(self) -> None:
         """Apply a changed theme to the open screens. The app overrides it."""
+
+    def recolor_for_terminal(self) -> None:
+        """Apply the theme in the colors that the terminal now has. The app overrides it."""
+
+    def choose_colors(self, wanted: Literal["auto", "rgb", "256"]) -> None:
+        """Use RGB or 256 colors as wanted. "auto" asks a terminal of 256 colors whether it shows RGB colors.
+
+        This changes nothing on a terminal with 16 colors or without any.
+        """
+        now = self.console.color_system
+        if now not in (MANY_COLOURS, RGB) or self.no_color:
+            return
+        if wanted != "auto":
+            self._use_colors(RGB if wanted == "rgb" else MANY_COLOURS)
+        elif now == MANY_COLOURS and os.environ.get("TMUX"):
+            self._ask_tmux()
+        elif now == MANY_COLOURS and isinstance(self.driver, TerminalDriver):
+            self.driver.ask_for_rgb(partial(self._use_colors, RGB))
+
+    @work(group="colors")
+    async def _ask_tmux(self) -> None:
+        if await tmux_shows_rgb():
+            self._use_colors(RGB)
+
+    def _use_colors(self, system: str) -> None:
+        if system != self.console.color_system:
+            self.use_color_system(system)
+            self.colors256.enabled = system == MANY_COLOURS
+            self.recolor_for_terminal()
 
     async def on_event(self, event: events.Event) -> None:
         if isinstance(event, Typed) and not event.is_forwarded:

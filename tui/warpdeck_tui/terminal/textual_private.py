@@ -7,10 +7,10 @@ one of these parts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from rich.console import RenderableType
+from rich.console import COLOR_SYSTEMS, RenderableType
 from textual._compositor import ChopsUpdate as ChopsUpdate
 from textual._compositor import CompositorUpdate as CompositorUpdate
 from textual._compositor import LayoutUpdate as LayoutUpdate
@@ -54,6 +54,10 @@ class OpenApp(App[None]):
     def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
         """Write an update. All output of Textual passes through this method."""
         super()._display(screen, self.to_display(renderable))
+
+    def use_color_system(self, name: str) -> None:
+        """Write colors in this system of Rich. Rich decides on one only when the app starts."""
+        self.console._color_system = COLOR_SYSTEMS[name]
 
     def add_line_filter(self, line_filter: LineFilter) -> None:
         """Add a filter that every drawn line passes through, because lines contain text of other users."""
@@ -124,7 +128,11 @@ class OpenDriver(LinuxDriver):
 
     def leave_app(self) -> None:
         """Ask the app to exit. It may be called in another thread."""
-        self._app.call_later(self._app.exit)
+        self.call_app(self._app.exit)
+
+    def call_app(self, callback: Callable[[], object]) -> None:
+        """Have the app call this function. It may be called in another thread."""
+        self._app.call_later(callback)
 
     @property
     def has_writer(self) -> bool:

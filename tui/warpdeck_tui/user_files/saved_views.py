@@ -38,10 +38,11 @@ class View(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Views(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The saved views by name, and the columns of the default view."""
+    """The saved views by name, the columns of the default view, and whether the preview is shown beside lists."""
 
     columns: tuple[str, ...] = DEFAULT_COLUMNS
     views: dict[str, View] = {}
+    preview: bool = True
 
     def saved(self, name: str, view: View) -> Views:
         """Return a copy that contains this view, too. Raises UserError."""

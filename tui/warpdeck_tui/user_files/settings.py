@@ -6,6 +6,7 @@ notify = "own"          # desktop notifications for "marked" jobs, for the user'
 low_bandwidth = true
 ascii = true            # false: all symbols; by default the locale decides
 mouse = false
+colors = "256"          # "rgb" or "256" on a terminal with at least 256 colors; "auto" asks the terminal
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from warpdeck.base.paths import config_dir
 
 SETTINGS_FILE = "app.toml"
 MAX_SETTINGS_BYTES = 64 * 1024
-"""Largest size of the file. It has four lines, so a larger file is there by mistake."""
+"""Largest size of the file. It has five lines, so a larger file is there by mistake."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -34,6 +35,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     low_bandwidth: bool = False
     ascii: bool | None = None
     mouse: bool = True
+    colors: Literal["auto", "rgb", "256"] = "auto"
 
 
 def read_settings() -> Settings:

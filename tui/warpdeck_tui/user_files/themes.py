@@ -190,6 +190,11 @@ def _state_colours(theme: ThemeFile) -> dict[str, str]:
     }
 
 
+def sample_color(theme: ThemeFile, role: str) -> str:
+    """Return the color of "background", "primary" or a job state, in Rich's notation."""
+    return _rich({"background": theme.background, "primary": theme.primary, **_state_colours(theme)}[role])
+
+
 def _log_inks(theme: ThemeFile) -> list[str]:
     """Return the colors that replace the 16 colors of a log.
 

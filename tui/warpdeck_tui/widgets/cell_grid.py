@@ -1,9 +1,8 @@
 """A heat map of nodes x GPUs in one widget, with a cursor.
 
-Each node has one or more lines, and each GPU has a tile. Tiles grow with the terminal. On a narrow one they
-have five characters; on a wide one they have a bar beside the number. The tiles of a node that do not fit on
-one line continue on the next. Each tile also shows its value as text, not only as a color. Only tiles with
-changed content are written again.
+Each GPU has a cell (see `tile`). Cells grow with the terminal: on a small one, or with many nodes, each has one line
+with its value; with more space they are panels of several lines. The cells of a node that do not fit beside each
+other continue below. The line at the bottom explains the colors. Only changed lines of cells are written again.
 """
 
 from __future__ import annotations
@@ -26,36 +25,74 @@ from .cells import fit, printable
 from .glyphs import CURSOR
 from .line_view import LineView
 from .lines import blank, finished
-from .meter import HEAT_STEPS, bar
+from .meter import HEAT_STEPS
+from .tile import GAP_FROM, TILE_MIN, GridCell, role_style, tile_line
 
-GridCell = tuple[tuple[str, int], str, int] | tuple[tuple[str, int], str, int, float | None]
-"""A cell: (node, GPU index), text, step of the heat ramp or -1 if unknown, and optionally the percentage for
-a bar.
-"""
-GridLine = tuple[str, tuple[GridCell, ...]]
-"""A line: the node's label, which is its name and state, and its cells."""
+Words = tuple[tuple[str, str], ...]
+"""Pieces of a text as (text, role of its style)."""
+
+
+class GridLine(NamedTuple):
+    """A node: its name and state, its cells, and texts below its state where there is space."""
+
+    label: str
+    cells: tuple[GridCell, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.label.partition(" ")[0]
+
+
+def names(lines: Sequence[GridLine]) -> list[str]:
+    """Return the names of the nodes."""
+    return [line.name for line in lines]
+
 
 GUTTER_WIDTH = 1
 NAME_MIN = 8
 NAME_MAX = 24
 STATE_WIDTH = 11
 """Width of the longest state of sinfo, and a space."""
-TEXT_WIDTH = 5
-TILE_MIN = TEXT_WIDTH + 2
-TILE_MAX = 22
-"""A longer bar would not be more readable."""
-BAR_MIN = 3
+TILE_MAX = 24
+"""Largest width of a cell of one line."""
+PANEL_MIN, PANEL_MAX = 12, 44
+"""Smallest and largest width of a cell of several lines."""
+WIDE_MAX = 60
+"""Largest width of a cell of CPUs or memory."""
+HEIGHT_MAX = 10
+"""Largest number of lines of a cell."""
+PLAIN_HEIGHT_MAX = 3
+"""Largest number of lines of a cell if no cell has a value."""
 HEADER_LINES = 1
+LEGEND_LINES = 1
 WHEEL_LINES = 2
-NO_CELLS = "no GPU"
+NO_CELLS = "no data"
+WIDE_CELLS = 2
+"""Number of cells of a node without GPUs: CPUs and memory."""
 
 
 class _Place(NamedTuple):
-    """A line on the screen: the index of its node, and the range of the node's cells that it shows."""
+    """A row of cells on the screen: the index of its node, and the range of the node's cells that it shows."""
 
     node: int
     first: int
     last: int
+
+
+class _Layout(NamedTuple):
+    """The sizes of the map. `tile` and `height` are those of a cell, and `in_line` cells are beside each other."""
+
+    tile: int = TILE_MIN
+    height: int = 1
+    in_line: int = 1
+    name_width: int = NAME_MAX
+    label_width: int = GUTTER_WIDTH + NAME_MAX + STATE_WIDTH
+
+    @property
+    def wide(self) -> int:
+        """Width of a wide cell."""
+        return min(WIDE_MAX, max(TILE_MIN, self.tile * self.in_line // WIDE_CELLS))
 
 
 class CellGrid(LineView):
@@ -87,55 +124,66 @@ class CellGrid(LineView):
     def __init__(self, styles: Palette, *, id: str = "", legend: str = "", bars: bool = True) -> None:
         """Create the grid.
 
-        `bars` is true if bars are drawn beside the numbers; bars cause most of the changes on the screen.
+        Without `bars` all cells have one line, because the other lines cause most of the changes on the screen.
         """
         super().__init__(styles, id=id)
         self._bars = bars
-        self._legend, self._ramp, self._empty = legend, True, ""
+        self._legend: Words = ((legend, "muted"),)
+        self._ramp, self._empty = "low", ""
         self._lines: list[GridLine] = []
         self._places: list[_Place] = []
-        self._tile = TILE_MIN
-        self._name_width = NAME_MAX
-        self._label_width = GUTTER_WIDTH + NAME_MAX + STATE_WIDTH
+        self._layout = _Layout()
         self._row = self._column = 0
 
     @property
     def cursor(self) -> tuple[str, int]:
         """The node and the GPU index under the cursor.
 
-        The index is -1 on a node without GPUs; on an empty grid this is ("", -1).
+        The index is below 0 on a node without GPUs; on an empty grid this is ("", -1).
         """
         if not self._lines:
             return "", -1
-        label, cells = self._lines[self._row]
-        if not cells:
-            return label.partition(" ")[0], -1
-        return cells[min(self._column, len(cells) - 1)][0]
+        line = self._lines[self._row]
+        if not line.cells:
+            return line.name, -1
+        return line.cells[min(self._column, len(line.cells) - 1)].key
+
+    @property
+    def cell_height(self) -> int:
+        """The number of lines of a cell, as far as it is known from the cells that were shown last."""
+        return self._layout.height
 
     def go_to(self, node: str) -> bool:
         """Move the cursor to this node. Return False if it does not exist."""
-        names = [label.partition(" ")[0] for label, _ in self._lines]
-        if node not in names:
+        known = names(self._lines)
+        if node not in known:
             return False
-        self._go(names.index(node), self._column)
+        self._go(known.index(node), self._column)
         return True
 
     def show(
-        self, lines: Sequence[GridLine], *, legend: str | None = None, ramp: bool = True, empty: str = ""
+        self,
+        lines: Sequence[GridLine],
+        *,
+        legend: Words | None = None,
+        ramp: str = "low",
+        empty: str = "",
     ) -> None:
         """Show new values. The cursor stays on its GPU.
 
-        `ramp` is true if the colors go from low to high. `legend` replaces the text of the legend. `empty`
-        is shown if there are no lines.
+        `ramp` is the text before the colors from low to high, or "" if there are none. `legend` replaces the text of
+        the legend. `empty` is shown if there are no lines.
         """
         if (ramp, legend or self._legend, empty) != (self._ramp, self._legend, self._empty):
             self._ramp, self._legend, self._empty = ramp, legend or self._legend, empty
-            self.refresh()
-        cursor, before, places = self.cursor, self._lines, self._places
+            self.refresh(Region(0, self.size.height - LEGEND_LINES, self.size.width, LEGEND_LINES))
+            if not lines:
+                self.refresh()
+        cursor, before, layout, places = self.cursor, self._lines, self._layout, self._places
         self._lines = list(lines)
         self._follow(cursor)
         self.rearrange()
-        if places != self._places or [line[0] for line in before] != [line[0] for line in self._lines]:
+        if (layout, places) != (self._layout, self._places) or names(before) != names(lines):
             self.refresh()
         elif regions := tuple(self._changed(before)):
             self.refresh(*regions)
@@ -146,49 +194,99 @@ class CellGrid(LineView):
 
     def _follow(self, cursor: tuple[str, int]) -> None:
         node, _ = cursor
-        for row, (label, cells) in enumerate(self._lines):
-            if label.partition(" ")[0] == node:
+        for row, line in enumerate(self._lines):
+            if line.name == node:
                 self._row = row
-                keys = [cell[0] for cell in cells]
+                keys = [cell.key for cell in line.cells]
                 self._column = keys.index(cursor) if cursor in keys else self._column
                 return
         self._row = max(0, min(self._row, len(self._lines) - 1))
 
-    def rearrange(self) -> None:
-        """Compute the width of a tile, the number of tiles on a line, and the cells of each line."""
-        most = max((len(cells) for _, cells in self._lines), default=1) or 1
-        longest = max((len(label.partition(" ")[0]) for label, _ in self._lines), default=0)
-        for_names = self.line_width - most * TILE_MIN - GUTTER_WIDTH - STATE_WIDTH
-        self._name_width = max(NAME_MIN, min(longest + 2, for_names, NAME_MAX))
-        self._label_width = GUTTER_WIDTH + self._name_width + STATE_WIDTH
-        room = max(TILE_MIN, self.line_width - self._label_width)
-        widest = TILE_MAX if self._has_bars() else TILE_MIN + 2
-        self._tile = max(TILE_MIN, min(widest, room // most))
-        in_line = max(1, room // self._tile)
-        self._places = [
-            _Place(node, first, min(first + in_line, len(cells)))
-            for node, (_, cells) in enumerate(self._lines)
-            for first in range(0, max(1, len(cells)), in_line)
-        ]
-        self.set_content_rows(len(self._places) + HEADER_LINES)
+    @property
+    def _page(self) -> int:
+        """The number of lines for cells."""
+        return max(1, self.size.height - HEADER_LINES - LEGEND_LINES)
 
-    def _has_bars(self) -> bool:
-        return self._bars and any(
-            len(cell) > 3 and cell[3] is not None for _, cells in self._lines for cell in cells
-        )
+    def rearrange(self) -> None:
+        """Compute the size of a cell, the number of cells beside each other, and the cells of each row."""
+        most = max((len(line.cells) for line in self._lines if not _is_wide(line)), default=0) or WIDE_CELLS
+        longest = max((len(line.name) for line in self._lines), default=0)
+        self._layout = self._panels(most, longest) or self._small(most, longest)
+        in_line = self._layout.in_line
+        self._places = [
+            _Place(node, first, min(first + step, len(line.cells)))
+            for node, line in enumerate(self._lines)
+            for step in (max(in_line, WIDE_CELLS) if _is_wide(line) else in_line,)
+            for first in range(0, max(1, len(line.cells)), step)
+        ]
+        self.set_content_rows(len(self._places) * self._layout.height + HEADER_LINES + LEGEND_LINES)
+
+    def _small(self, most: int, longest: int) -> _Layout:
+        """Return the layout with cells of one line."""
+        for_names = self.line_width - most * TILE_MIN - GUTTER_WIDTH - STATE_WIDTH
+        name_width = max(NAME_MIN, min(longest + 2, for_names, NAME_MAX))
+        label_width = GUTTER_WIDTH + name_width + STATE_WIDTH
+        room = max(TILE_MIN, self.line_width - label_width)
+        tile = max(TILE_MIN, min(TILE_MAX if self._bars else TILE_MIN + 2, room // most))
+        return _Layout(tile, 1, max(1, room // tile), name_width, label_width)
+
+    def _panels(self, most: int, longest: int) -> _Layout | None:
+        """Return the layout with the tallest cells with which all nodes fit on the screen, or None if none does.
+
+        Cells without titles have nothing to show on several lines.
+        """
+        if not self._bars or not any(cell.title for line in self._lines for cell in line.cells):
+            return None
+        name_width = max(STATE_WIDTH, min(longest + 1, NAME_MAX))
+        label_width = GUTTER_WIDTH + name_width
+        room = self.line_width - label_width
+        if room < PANEL_MIN:
+            return None
+        rows = -(-most // (room // PANEL_MIN))
+        in_line = -(-most // rows)
+        tile = min(PANEL_MAX, room // in_line)
+        lines = sum(1 if _is_wide(line) else max(1, -(-len(line.cells) // in_line)) for line in self._lines)
+        height = min(self._tallest(), self._page // lines)
+        return _Layout(tile, height, in_line, name_width, label_width) if height > 1 else None
+
+    def _tallest(self) -> int:
+        """Return the largest useful height of a cell. Only a sparkline can fill more lines."""
+        cells = [cell for line in self._lines for cell in line.cells]
+        if any(cell.points for cell in cells):
+            return HEIGHT_MAX
+        return GAP_FROM if any(cell.percent is not None for cell in cells) else PLAIN_HEIGHT_MAX
+
+    def _cell_width(self, cell: GridCell) -> int:
+        return self._layout.wide if cell.wide else self._layout.tile
 
     def _changed(self, before: Sequence[GridLine]) -> Iterator[Region]:
-        """Yield regions of adjacent tiles that differ."""
-        top = self.scroll_offset.y
-        for y in range(HEADER_LINES, self.size.height):
-            if y - HEADER_LINES + top >= len(self._places):
+        """Yield the lines of adjacent cells that differ."""
+        height, width = self._layout.height, self.line_width
+        for at, place in enumerate(self._places):
+            top = HEADER_LINES + at * height - self.scroll_offset.y
+            if top >= HEADER_LINES + self._page:
                 return
-            node, first, last = self._places[y - HEADER_LINES + top]
-            old, new = before[node][1], self._lines[node][1]
-            differ = [at for at in range(first, last) if old[at] != new[at]]
-            if differ:
-                start = self._label_width + (differ[0] - first) * self._tile
-                yield Region(start, y, (differ[-1] - differ[0] + 1) * self._tile, 1)
+            if top + height <= HEADER_LINES:
+                continue
+            old, new = before[place.node], self._lines[place.node]
+            if old.label != new.label or (height > 1 and old.notes != new.notes):
+                yield from self._visible(0, top, width, height)
+                continue
+            changed: dict[int, list[int]] = {}
+            for position in range(place.first, place.last):
+                if old.cells[position] is not new.cells[position]:
+                    for line in new.cells[position].changed_lines(old.cells[position], height):
+                        changed.setdefault(line, []).append(position - place.first)
+            for line, positions in changed.items():
+                wide = self._cell_width(new.cells[place.first])
+                start = self._layout.label_width + positions[0] * wide
+                yield from self._visible(start, top + line, (positions[-1] - positions[0] + 1) * wide, 1)
+
+    def _visible(self, x: int, y: int, width: int, height: int) -> Iterator[Region]:
+        """Yield the part of a region that is neither above nor below the cells."""
+        first, end = max(y, HEADER_LINES), min(y + height, HEADER_LINES + self._page)
+        if first < end:
+            yield Region(x, first, width, end - first)
 
     def _place_of_cursor(self) -> int:
         column = self._bounded_column()
@@ -202,7 +300,7 @@ class CellGrid(LineView):
         )
 
     def _bounded_column(self) -> int:
-        cells = self._lines[self._row][1] if self._lines else ()
+        cells = self._lines[self._row].cells if self._lines else ()
         return max(0, min(self._column, len(cells) - 1))
 
     # Painting
@@ -211,82 +309,81 @@ class CellGrid(LineView):
         width = self.line_width
         if y < HEADER_LINES:
             return self._header(width)
-        at = y - HEADER_LINES + self.scroll_offset.y
-        if at < len(self._places):
-            return self._node_line(self._places[at], width)
-        if y == self.size.height - 1:
+        if y >= HEADER_LINES + self._page:
             return self._legend_line(width)
+        at, line = divmod(y - HEADER_LINES + self.scroll_offset.y, self._layout.height)
+        if at < len(self._places):
+            return self._cell_line(self._places[at], line, width)
         if self._places or y != max(HEADER_LINES, self.size.height // 3):
             return blank(width, base=self.rich_style)
         words = fit(printable(self._empty), width, align="center")
         return finished([Segment(words, self._styles.get("muted", PLAIN))], width, base=self.rich_style)
 
     def _header(self, width: int) -> Strip:
-        style = self._styles.get("header", PLAIN)
-        text = " " * GUTTER_WIDTH + fit("NODE", self._name_width) + fit("STATE", STATE_WIDTH)
-        in_line = max((place.last - place.first for place in self._places), default=0)
-        text += "".join(
-            fit(str(index), TILE_MIN, align="center").ljust(self._tile) for index in range(in_line)
-        )
+        style, layout = self._styles.get("header", PLAIN), self._layout
+        text = " " * GUTTER_WIDTH + fit("NODE", layout.name_width)
+        text += fit("STATE", STATE_WIDTH) if layout.height == 1 else ""
+        shown = [place for place in self._places if not _is_wide(self._lines[place.node])]
+        in_line = max((place.last - place.first for place in shown), default=0)
+        if layout.height > 1:
+            text += "".join(fit(f" GPU {index}", layout.tile) for index in range(in_line))
+        else:
+            numbers = (fit(str(index), TILE_MIN, align="center") for index in range(in_line))
+            text += "".join(number.ljust(layout.tile) for number in numbers)
         return finished([Segment(fit(text, width), style)], width, base=self.rich_style)
 
-    def _node_line(self, place: _Place, width: int) -> Strip:
-        label, cells = self._lines[place.node]
+    def _cell_line(self, place: _Place, line: int, width: int) -> Strip:
+        node, layout = self._lines[place.node], self._layout
         here = place.node == self._row
-        segments = self._label(label, here=here) if not place.first else [Segment(" " * self._label_width)]
+        segments = self._label(node, line, here=here and not place.first)
+        if place.first:
+            segments = [Segment(" " * layout.label_width)]
         for position in range(place.first, place.last):
-            segments += self._tile_of(cells[position], here=here and position == self._bounded_column())
-        if not cells:
+            cell = node.cells[position]
+            segments += tile_line(
+                cell,
+                line,
+                width=self._cell_width(cell),
+                height=layout.height,
+                here=here and position == self._bounded_column(),
+                styles=self._styles,
+            )
+        if not node.cells and not line:
             segments.append(Segment(NO_CELLS, self._styles.get("muted", PLAIN)))
         return finished(segments, width, base=self.rich_style)
 
-    def _label(self, label: str, *, here: bool) -> list[Segment]:
-        name, _, state = label.partition(" ")
-        sign = CURSOR if here else " "
-        return [
-            Segment(sign, self._styles.get("cursor-sign", PLAIN)),
-            Segment(
-                fit(printable(name), self._name_width - 1) + " ",
-                Style(bold=here or None),
-            ),
-            Segment(fit(printable(state), STATE_WIDTH - 1) + " ", self._styles.get(node_role(state), PLAIN)),
-        ]
-
-    def _tile_of(self, cell: GridCell, *, here: bool) -> list[Segment]:
-        text, level = cell[1], cell[2]
-        percent = cell[3] if len(cell) > 3 else None
-        style = self._tile_style(text, level)
-        shown = fit(printable(text), TEXT_WIDTH, align="center")
-        # Brackets in addition to the reversed colors make the cursor visible without colors.
-        number = (
-            Segment(f"[{shown}]", Style(reverse=True, bold=True)) if here else Segment(f" {shown}", style)
-        )
-        gap = "" if here else " "
-        width = self._tile - TILE_MIN - 1
-        if width < BAR_MIN or level < 0 or percent is None:
-            return [number, Segment(gap + " " * (self._tile - TILE_MIN))]
-        # The bar and the gaps beside it are written with one foreground color. This takes half the bytes of a
-        # bar with its own background.
-        return [
-            number,
-            Segment(f"{gap}{bar(percent, width)} ", Style(color=style.bgcolor)),
-        ]
-
-    def _tile_style(self, text: str, level: int) -> Style:
-        if level >= 0:
-            return self._styles.get(f"heat{min(level, HEAT_STEPS - 1)}", PLAIN)
-        return self._styles.get("muted" if text.strip() == "?" else "warn", PLAIN)
+    def _label(self, node: GridLine, line: int, *, here: bool) -> list[Segment]:
+        """Return one line of the node's name, state and notes."""
+        layout = self._layout
+        _, _, state = node.label.partition(" ")
+        is_marked = here and line < layout.height - (layout.height >= GAP_FROM)
+        sign = Segment(CURSOR if is_marked else " ", self._styles.get("cursor-sign", PLAIN))
+        name = Segment(fit(printable(node.name), layout.name_width - 1) + " ", Style(bold=here or None))
+        state_style = self._styles.get(node_role(state), PLAIN)
+        if layout.height == 1:
+            return [sign, name, Segment(fit(printable(state), STATE_WIDTH - 1) + " ", state_style)]
+        if line == 0:
+            return [sign, name]
+        if line == 1:
+            return [sign, Segment(fit(printable(state), layout.name_width), state_style)]
+        has_gap = layout.height >= GAP_FROM and line == layout.height - 1
+        note = node.notes[line - 2] if line - 2 < len(node.notes) and not has_gap else ""
+        return [sign, Segment(fit(printable(note), layout.name_width), self._styles.get("muted", PLAIN))]
 
     def _legend_line(self, width: int) -> Strip:
-        """Return the line below the last node: the ramp from cold to hot, and the text of the legend."""
+        """Return the line below the cells: the ramp from cold to hot, and the text of the legend."""
         muted = self._styles.get("muted", PLAIN)
-        segments, words = [Segment(" " * GUTTER_WIDTH, muted)], printable(self._legend)
+        segments = [Segment(" " * GUTTER_WIDTH, muted)]
         if self._ramp:
-            segments.append(Segment("low ", muted))
+            segments.append(Segment(f"{self._ramp} ", muted))
             segments += [Segment("  ", self._styles.get(f"heat{step}", PLAIN)) for step in range(HEAT_STEPS)]
-            words = f" high   {words}"
-        room = max(0, width - sum(len(segment.text) for segment in segments))
-        segments.append(Segment(fit(words, room), muted))
+            segments.append(Segment(" high   ", muted))
+        for text, role in self._legend:
+            room = max(0, width - sum(len(segment.text) for segment in segments))
+            shown = printable(text)
+            if room < len(shown):
+                shown = fit(shown, room) if room else ""
+            segments.append(Segment(shown, role_style(role, self._styles)))
         return finished(segments, width, base=self.rich_style)
 
     # Moving
@@ -295,25 +392,27 @@ class CellGrid(LineView):
         before, old = self.cursor, self._place_of_cursor()
         self._row = max(0, min(row, len(self._lines) - 1))
         self._column = max(0, column)
-        at, top, page = self._place_of_cursor(), self.scroll_offset.y, max(1, self.size.height - HEADER_LINES)
-        if at < top:
-            self.scroll_to(y=at, animate=False, force=True)
-        elif at >= top + page:
-            self.scroll_to(y=at - page + 1, animate=False, force=True)
+        at, top, page, height = self._place_of_cursor(), self.scroll_offset.y, self._page, self.cell_height
+        if at * height < top:
+            self.scroll_to(y=at * height, animate=False, force=True)
+        elif (at + 1) * height > top + page:
+            self.scroll_to(y=(at + 1) * height - page, animate=False, force=True)
         top = self.scroll_offset.y
         for each in {old, at}:
-            self.refresh(Region(0, each - top + HEADER_LINES, self.line_width, 1))
+            for region in self._visible(0, each * height - top + HEADER_LINES, self.line_width, height):
+                self.refresh(region)
         if self.cursor != before:
             self.post_message(self.Moved(self))
 
     @property
     def parked(self) -> Offset | None:
-        line = self._place_of_cursor() - self.scroll_offset.y + HEADER_LINES
+        line = self._place_of_cursor() * self.cell_height - self.scroll_offset.y + HEADER_LINES
         if not self._places or not 0 <= line < self.size.height:
             return None
-        place = self._places[self._place_of_cursor()]
-        x = self._label_width + (self._bounded_column() - place.first) * self._tile
-        return Offset(x, line)
+        place, column = self._places[self._place_of_cursor()], self._bounded_column()
+        cells = self._lines[place.node].cells
+        wide = self._cell_width(cells[column]) if cells else 0
+        return Offset(self._layout.label_width + (column - place.first) * wide, line)
 
     def action_move(self, by: int) -> None:
         self._go(self._row + by, self._column)
@@ -328,7 +427,7 @@ class CellGrid(LineView):
         self._go(len(self._lines) - 1, self._column)
 
     def action_page(self, pages: float) -> None:
-        rows = max(1, int(abs(pages) * max(1, self.size.height - HEADER_LINES - 1)))
+        rows = max(1, int(abs(pages) * max(1, self._page // self.cell_height - 1)))
         self._go(self._row + (rows if pages > 0 else -rows), self._column)
 
     def action_select(self) -> None:
@@ -350,15 +449,21 @@ class CellGrid(LineView):
 
     def on_click(self, event: events.Click) -> None:
         offset = event.get_content_offset(self)
-        if offset is None or offset.y < HEADER_LINES:
+        if offset is None or not HEADER_LINES <= offset.y < HEADER_LINES + self._page:
             return
-        at = offset.y - HEADER_LINES + self.scroll_offset.y
+        at = (offset.y - HEADER_LINES + self.scroll_offset.y) // self.cell_height
         if at < len(self._places):
             place = self._places[at]
-            column = place.first + max(0, offset.x - self._label_width) // self._tile
+            cells = self._lines[place.node].cells
+            wide = self._cell_width(cells[0]) if cells else TILE_MIN
+            column = place.first + max(0, offset.x - self._layout.label_width) // wide
             self._go(place.node, min(column, max(place.first, place.last - 1)))
             if event.chain == 2:
                 self.action_select()
+
+
+def _is_wide(line: GridLine) -> bool:
+    return bool(line.cells) and line.cells[0].wide
 
 
 def node_role(state: str) -> str:

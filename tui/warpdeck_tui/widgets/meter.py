@@ -41,6 +41,30 @@ def sparkline(values: Sequence[float | None], width: int) -> str:
     return drawn.rjust(width)
 
 
+def tall_sparkline(values: Sequence[float | None], width: int, height: int) -> list[str]:
+    """Return the last `width` percentages as columns in `height` lines, the top line first.
+
+    The newest value is at the right. A value above 0 is always visible.
+    """
+    if height == 1:
+        return [sparkline(values, width)]
+    steps = len(SPARK) - 1
+    shown = values[-width:] if width > 0 else ()
+    eighths = [
+        None if value is None else max(1 if value > 0 else 0, round(share(value) * steps * height))
+        for value in shown
+    ]
+    return [
+        "".join(
+            (UNKNOWN if below == 0 else " ")
+            if each is None
+            else SPARK[min(steps, max(0, each - steps * below))]
+            for each in eighths
+        ).rjust(width)
+        for below in range(height - 1, -1, -1)
+    ]
+
+
 def heat_step(percent: float | None) -> int:
     """Return the heat step 0..7 from cold to hot, or -1 if the value is unknown."""
     return -1 if percent is None else min(HEAT_STEPS - 1, int(share(percent) * HEAT_STEPS))

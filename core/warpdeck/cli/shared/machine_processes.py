@@ -18,11 +18,10 @@ from typing import NamedTuple
 from warpdeck.base.controller_daemon import MODULES
 from warpdeck.base.errors import UserError
 from warpdeck.base.output import clean, print_json, print_table
-from warpdeck.base.paths import OWN, SLURM
 from warpdeck.cli.shared.progress import progress
 
-CONTROLLER, GATEWAY, AGENT = "controller", "gateway", "agent"
-DAEMONS = {MODULES[OWN]: CONTROLLER, MODULES[SLURM]: GATEWAY}
+AGENT = "agent"
+DAEMONS = {module: name for name, module in MODULES.items()}
 """Maps the main module of a home's process to its kind."""
 STOP_S = 30.0
 """Longest time that one of them may take to end."""

@@ -10,8 +10,16 @@ from typing import TYPE_CHECKING, Any
 from warpdeck.base.controller_daemon import ensure_running, is_running, other_host, stop
 from warpdeck.base.errors import UserError
 from warpdeck.base.output import clean, print_json, print_note
-from warpdeck.base.paths import OWN, SITE_HOME, SLURM, Paths
-from warpdeck.base.shared_home import open_to_all
+from warpdeck.base.paths import (
+    OWN,
+    SITE_GATEWAY_HOME,
+    SITE_HOME,
+    SLURM,
+    Paths,
+    SiteGatewayPaths,
+    default_paths,
+)
+from warpdeck.base.shared_home import open_site_gateway, open_to_all
 from warpdeck.cli.arguments import JSON, Argument, UsageError
 from warpdeck.cli.shared.engine_offer import offer_engine
 from warpdeck.cli.shared.engine_option import ENGINE, chosen_paths
@@ -29,6 +37,7 @@ MINUTE_S = 60
 LOCAL_NODE_S = 5.0
 """Longest time that `up` waits for this machine's agent."""
 POLL_S = 0.05
+SHARED = Argument("--shared", "the process that serves all users of this machine, see `warpdeck up`")
 
 
 def _up(args: Namespace) -> int:
@@ -39,7 +48,7 @@ def _up(args: Namespace) -> int:
     if paths.engine == SLURM:
         return _up_gateway(args, paths)
     if args.shared:
-        paths = paths if os.environ.get("WARPDECK_HOME") else Paths(SITE_HOME)
+        paths = _shared_paths(OWN)
         open_to_all(paths)
     if args.share_machine:
         if is_running(paths):
@@ -60,17 +69,44 @@ def _up(args: Namespace) -> int:
 
 def _up_gateway(args: Namespace, paths: Paths) -> int:
     """Start the gateway unless it runs. Raises UserError for an option that only the own scheduler has."""
-    for option in ("shared", "share_machine", "no_local_node"):
+    for option in ("share_machine", "no_local_node"):
         if getattr(args, option):
             name = option.replace("_", "-")
             raise UsageError(
                 f"{args.prog}: --{name} is impossible with Slurm",
                 f"leave out --{name}, or use --engine {OWN}",
             )
+    if args.shared:
+        return _up_site_gateway()
     with progress("starting the gateway to Slurm ..."):
         started = ensure_running(paths)
     print(f"gateway to Slurm {'started' if started else 'already running'} in {paths.home}")
     return 0
+
+
+def _up_site_gateway() -> int:
+    """Start the site gateway unless it runs, and tell what users and the administrator have to do."""
+    paths = _shared_paths(SLURM)
+    if not paths.is_of_another:
+        open_site_gateway(paths)
+    with progress("starting the site gateway to Slurm ..."):
+        started = ensure_running(paths)
+    print(f"site gateway to Slurm {'started' if started else 'already running'} in {paths.home}")
+    if started and os.geteuid() == 0:
+        print_note("the site gateway needs no rights of root; an account of its own is safer")
+    if started and paths.home != SITE_GATEWAY_HOME:
+        print_note(
+            f'users name this folder in the table [slurm] of their config.toml: site_gateway = "{paths.home}"'
+        )
+    return 0
+
+
+def _shared_paths(engine: str) -> Paths:
+    """Return the home of the process that serves all users of this machine."""
+    named = os.environ.get("WARPDECK_HOME")
+    if engine == SLURM:
+        return SiteGatewayPaths(os.path.abspath(os.path.expanduser(named)) if named else SITE_GATEWAY_HOME)
+    return default_paths() if named else Paths(SITE_HOME)
 
 
 def _start(paths: Paths, *, local_node: bool) -> tuple[bool, str]:
@@ -116,6 +152,8 @@ def _down(args: Namespace) -> int:
 
         return machine_processes.stop(kill_jobs=args.kill_jobs)
     paths = chosen_paths(args)
+    if args.shared:
+        paths = _shared_paths(paths.engine)
     daemon = paths.daemon
     with progress(f"stopping the {daemon} ..."):
         stopped = stop(paths)
@@ -129,6 +167,10 @@ def _status(args: Namespace) -> int:
 
         return machine_processes.show(as_json=args.json)
     paths = chosen_paths(args)
+    if args.shared:
+        paths = _shared_paths(paths.engine)
+    if args.shared and paths.engine == SLURM:
+        return _site_gateway_status(paths, as_json=args.json)
     try:
         client = SyncClient.connect(paths, start=False)
     except UserError:
@@ -149,6 +191,8 @@ def _status(args: Namespace) -> int:
     print(f"engine: {engine_text(found['engine'], version=found['version'], now=time.time())}")
     if found["engine"]["problem"]:
         print(f"problem: {clean(found['engine']['problem'])}")
+    for line in site_gateway_lines(found["engine"].get("site_gateway")):
+        print(line)
     print(f"nodes: {found['nodes']}   jobs: {jobs}")
     if found["unreadable"]:
         print(
@@ -156,6 +200,22 @@ def _status(args: Namespace) -> int:
         )
     print(f"log: {found['log']}")
     return 0
+
+
+def _site_gateway_status(paths: Paths, *, as_json: bool) -> int:
+    """Show whether the site gateway runs, and its requests to Slurm."""
+    from warpdeck.client.site_gateway_status import ask_status
+
+    found = ask_status(paths.socket)
+    if as_json:
+        print_json({"running": found is not None, "home": paths.home, **(found._asdict() if found else {})})
+    elif found is None:
+        print(f"no site gateway is running in {paths.home}", file=sys.stderr)
+    else:
+        print(f"site gateway to Slurm running as {found.owner} in {paths.home}")
+        print(f"cluster: {clean(found.cluster) or 'nobody has asked yet'}")
+        print(f"requests to Slurm in the last minute: {found.requests_a_minute:.3g}")
+    return 0 if found else 1
 
 
 def engine_text(row: dict[str, Any], *, version: str, now: float) -> str:
@@ -172,6 +232,22 @@ def engine_text(row: dict[str, Any], *, version: str, now: float) -> str:
     return clean(", ".join(parts))
 
 
+def site_gateway_lines(row: dict[str, Any] | None) -> list[str]:
+    """Return the lines about the process that asks Slurm for all users (a SiteGatewayRow)."""
+    if row is None:
+        return []
+    if row["problem"]:
+        return [clean(f"site gateway: not used now: {row['problem']}; this gateway asks Slurm itself")]
+    rate = row["requests_a_minute"]
+    lines = [
+        f"site gateway: asks Slurm for all users, as {row['owner']}, {rate:.3g} requests in the last minute"
+    ]
+    if row["own"]:
+        reasons = ", ".join(f"{name} ({reason})" for name, reason in row["own"].items())
+        lines.append(f"asked by this gateway itself: {reasons}")
+    return [clean(line) for line in lines]
+
+
 def _age(seconds: float) -> str:
     return f"{max(0.0, seconds):.0f} s" if seconds < MINUTE_S else format_duration(seconds)
 
@@ -184,7 +260,11 @@ VERBS = (
         (
             ENGINE,
             Argument("--no-local-node", "do not add this machine as a node"),
-            Argument("--shared", f"as root: serve all users of this machine from $WARPDECK_HOME or {SITE_HOME}"),
+            Argument(
+                "--shared",
+                f"as root: serve all users of this machine from $WARPDECK_HOME or {SITE_HOME}. With Slurm, as any account: ask "
+                f"Slurm for the gateways of all users, from $WARPDECK_HOME or {SITE_GATEWAY_HOME}",
+            ),
             Argument(
                 "--share-machine",
                 "allow agents of this controller on machines that already run another agent ($WARPDECK_SHARE_MACHINE=1)",
@@ -194,6 +274,7 @@ VERBS = (
             "warpdeck up",
             "warpdeck up --no-local-node     do not use this machine as a node",
             "warpdeck up --engine slurm      connect to the Slurm of this machine",
+            "warpdeck up --engine slurm --shared    ask Slurm once for the gateways of all users",
         ),
         reads=False, run=_up,
     ),
@@ -203,6 +284,7 @@ VERBS = (
         "--machine, stop all of your controllers, gateways and agents on this machine (as root: those of all users).",
         (
             ENGINE,
+            SHARED,
             Argument("--machine", "stop all controllers, gateways and agents on this machine"),
             Argument("--kill-jobs", "with --machine: also kill the jobs on this machine"),
         ),
@@ -217,7 +299,7 @@ VERBS = (
         "status",
         "Show whether the controller or the gateway to Slurm is running, since when, and how many nodes and jobs it has.\n"
         "With --machine, list all controllers, gateways and agents on this machine.",
-        (ENGINE, Argument("--machine", "list all controllers, gateways and agents on this machine"), JSON),
+        (ENGINE, SHARED, Argument("--machine", "list all controllers, gateways and agents on this machine"), JSON),
         examples=("warpdeck status", "warpdeck status --json", "warpdeck status --machine"),
         run=_status,
     ),

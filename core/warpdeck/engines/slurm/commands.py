@@ -96,18 +96,15 @@ class SlurmCommands:
 
         Raises UserError or MalformedTable, the latter at the end.
         """
-        mark = _mark()
-        reader = TableReader(columns, mark)
-        async with aclosing(self.pieces([*argv, "-O", format_argument(columns, mark)])) as pieces:
-            async for text in pieces:
-                records = reader.feed(text)
-                while some := list(islice(records, ROWS_A_TURN)):
-                    yield some
-        reader.close()
+        mark = new_mark()
+        pieces = self.pieces([*argv, "-O", format_argument(columns, mark)])
+        async with aclosing(records_of(pieces, columns, mark)) as table:
+            async for records in table:
+                yield records
 
     async def accounting(self, argv: Sequence[str], columns: Sequence[Column]) -> list[Record]:
         """Return the records that sacct prints with these options. Raises UserError or MalformedTable."""
-        mark = _mark()
+        mark = new_mark()
         reader = TableReader(columns, mark)
         records: list[Record] = []
         form = ",".join(column.field for column in columns)
@@ -286,7 +283,20 @@ async def _decoded(stream: asyncio.StreamReader, command: str, deadline: float) 
     yield decoder.decode(b"", final=True)
 
 
-def _mark() -> str:
+async def records_of(
+    pieces: AsyncGenerator[str, None], columns: Sequence[Column], mark: str
+) -> AsyncGenerator[list[Record], None]:
+    """Yield the records of a table that squeue prints. Raises MalformedTable at the end."""
+    reader = TableReader(columns, mark)
+    async with aclosing(pieces):
+        async for text in pieces:
+            records = reader.feed(text)
+            while some := list(islice(records, ROWS_A_TURN)):
+                yield some
+    reader.close()
+
+
+def new_mark() -> str:
     """Return a mark that no user can know in advance. It ends each field, so it is short."""
     return "Z" + "".join(secrets.choice(LETTERS) for _ in range(MARK_LETTERS))
 

@@ -21,6 +21,7 @@ from warpdeck.ports.engine import Engine
 from warpdeck.store import SqliteStore
 
 from .accounting import SlurmAccounting
+from .cluster.answers import Answers
 from .cluster.cluster import Cluster
 from .cluster.job_changes import JobChanges
 from .cluster.kept_answers import KeptAnswers
@@ -48,6 +49,7 @@ from .processes.steps import SlurmSteps
 from .programs import Programs
 from .settings import SlurmSettings
 from .site import SlurmSite
+from .site_gateway.client import SiteGateway
 from .submitting.job_folder import JobFolders
 from .submitting.opening import open_submissions, shared_folder
 from .submitting.recorded_code import RecordedCode
@@ -129,13 +131,18 @@ async def gateway(
         cluster = Cluster(store, uid=os.geteuid(), keep_ended_s=settings.keep_ended_s, clock=clock)
         await cluster.load()
         allowance = Allowance(settings)
-        poller = Poller(cluster, commands, allowance)
-        kept = KeptAnswers(commands=commands, allowance=allowance, poller=poller)
+        site_gateway = SiteGateway(
+            folder=settings.site_gateway, owner=settings.site_gateway_owner, config=lambda: cluster.config
+        )
+        answers = Answers(commands, allowance, shared=site_gateway)
+        poller = Poller(cluster, commands, allowance, answers)
+        kept = KeptAnswers(commands=commands, allowance=allowance, answers=answers, poller=poller)
         site = SlurmSite(
             cluster=cluster,
             poller=poller,
             version=version,
             kept=kept,
+            site_gateway=site_gateway,
             statistics=SchedulerStatistics(clock()),
         )
         lookup = JobLookup(state=cluster.state, store=store, config=Config)

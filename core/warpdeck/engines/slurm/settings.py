@@ -6,6 +6,8 @@ from typing import Annotated
 
 import msgspec
 
+from warpdeck.base.paths import SITE_GATEWAY_HOME
+
 Rate = Annotated[float, msgspec.Meta(ge=0.1, le=6000)]
 
 
@@ -20,3 +22,7 @@ class SlurmSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """A folder on a file system that all nodes share, for the scripts and the code of jobs. "" is ~/.warpdeck."""
     keep_ended_s: Annotated[int, msgspec.Meta(ge=60)] = 3600
     """Seconds for which ended jobs stay in memory. The database keeps them longer."""
+    site_gateway: str = SITE_GATEWAY_HOME
+    """The folder of the site gateway, which asks Slurm for the gateways of all users. "" leaves it out."""
+    site_gateway_owner: str = ""
+    """The account of the site gateway, if another account than root could have created its folder."""

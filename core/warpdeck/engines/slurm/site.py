@@ -20,15 +20,14 @@ from .cluster.cluster import Cluster
 from .cluster.kept_answers import KeptAnswers
 from .cluster.poller import Poller
 from .cluster.polling import Source
+from .cluster.questions import Question
 from .commands import UNREACHABLE
 from .reading.site_tables import read_licenses, read_reservations, read_statistics
+from .site_gateway.client import SiteGateway
 from .versions import Version
 
 MAX_UNREADABLE = 20
 """Maximum number of unreadable database rows that a summary lists."""
-RESERVATIONS = ("scontrol", "--oneliner", "show", "reservation")
-LICENSES = ("scontrol", "--oneliner", "show", "licenses")
-SDIAG = ("sdiag",)
 TABLE_S = 60.0
 """Seconds for which the reservations, the licenses and Slurm's statistics are kept."""
 
@@ -41,6 +40,7 @@ class SlurmSite:
     poller: Poller
     version: Version
     kept: KeptAnswers
+    site_gateway: SiteGateway
     statistics: SchedulerStatistics
     """The requests of our clients. The other statistics are Slurm's own."""
 
@@ -59,6 +59,7 @@ class SlurmSite:
             read_at=self.cluster.read_at,
             problem=self.cluster.problem,
             requests_a_minute=round(self.poller.rate, 1),
+            site_gateway=self.site_gateway.row(),
         )
 
     def summary(self) -> SiteSummary:
@@ -78,7 +79,7 @@ class SlurmSite:
             require_admin(caller.who)
             self.statistics.reset(now)
         try:
-            slurm = read_statistics(await self.kept.read(*SDIAG, keep_s=TABLE_S))
+            slurm = read_statistics(await self.kept.answer(Question.LOAD, keep_s=TABLE_S))
         except UserError:
             slurm = {}  # A site may keep sdiag from its users.
         queue = {"now": now, "waiting": len(index.pending), "running": len(index.active)}
@@ -89,11 +90,13 @@ class SlurmSite:
         return results.PartitionList(partitions=self.cluster.partitions, configured=True)
 
     async def reservations(self, caller: Caller, message: ask.Reservations) -> results.ReservationList:
-        text = await self.kept.read(*RESERVATIONS, keep_s=TABLE_S)
+        text = await self.kept.answer(Question.RESERVATIONS, keep_s=TABLE_S)
         return results.ReservationList(reservations=read_reservations(text, now=self.cluster.clock()))
 
     async def licenses(self, caller: Caller, message: ask.Licenses) -> results.LicenseList:
-        return results.LicenseList(licenses=read_licenses(await self.kept.read(*LICENSES, keep_s=TABLE_S)))
+        return results.LicenseList(
+            licenses=read_licenses(await self.kept.answer(Question.LICENSES, keep_s=TABLE_S))
+        )
 
     async def settings(self, caller: Caller, message: ask.Settings) -> results.SlurmParameters:
         if not self.cluster.config:

@@ -1,4 +1,4 @@
-"""Base classes of all screens: their contexts in the table of actions, the head line, and text panes."""
+"""Base classes of all screens: their contexts in the table of actions, the lines at the top, and text panes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from typing import ClassVar, cast
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-from rich.text import Text
 from textual import events
+from textual.app import ComposeResult
 from textual.await_complete import AwaitComplete
 from textual.binding import BindingType
 from textual.containers import VerticalScroll
@@ -23,16 +23,21 @@ from warpdeck_tui.data.client_state import Scheduler
 from warpdeck_tui.deck import Deck
 from warpdeck_tui.table.actions import CHANGING, Action
 from warpdeck_tui.table.bindings import TARGETS, KeyHint, actions_at, bindings, key_line, looks_only
-from warpdeck_tui.table.palette import PLAIN, Palette
+from warpdeck_tui.table.palette import Palette, for_terminal
 from warpdeck_tui.terminal.textual_private import GatedScreen
 from warpdeck_tui.viewmodels import Cell, Line
-from warpdeck_tui.viewmodels.cells import folded
 from warpdeck_tui.viewmodels.jobs.verbs import JOB_VERBS, NO_JOB, fits
 from warpdeck_tui.widgets.cells import printable
 from warpdeck_tui.widgets.line_view import LineView
 
+from .frames import Frame
 from .key_line import KeyLine
+from .painting import Folded as Folded
+from .painting import paint as paint
+from .strips import ClusterStrip, TabStrip
 
+STRIPS_S = 5.0
+"""Seconds between two looks at the clock and at idle GPUs. Other changes are shown with each update."""
 AGE_S = 1.0
 """Seconds between two redraws of the age of the scheduler's data."""
 
@@ -98,7 +103,7 @@ class Arrives(GatedScreen[ScreenResultType]):
 
 
 class SchedulerLine(Static):
-    """The line below the head line about a scheduler other than our own. For our own one it takes no space."""
+    """The line below the cluster about a scheduler other than our own. For our own one it takes no space."""
 
     def __init__(self) -> None:
         super().__init__("", id="scheduler", markup=False)
@@ -135,6 +140,13 @@ class DeckScreen(Arrives[None]):
         super().__init__()
         self._clocks: list[Timer] = []
         self._shows_age = False
+        self._has_strip_clock = False
+
+    def top(self) -> ComposeResult:
+        """Create the lines at the top of the screen, which are the same on all screens."""
+        yield TabStrip()
+        yield ClusterStrip()
+        yield SchedulerLine()
 
     @property
     def deck(self) -> Deck:
@@ -233,8 +245,21 @@ class DeckScreen(Arrives[None]):
             self.set_clocks()
             self.recolour()
             self.draw()
-            self.draw_scheduler()
+            self.draw_top()
             self.show_keys()
+
+    def draw_top(self) -> None:
+        """Show the lines at the top of the screen, as far as they have changed."""
+        if not self._has_strip_clock:
+            self._has_strip_clock = True
+            self.every(STRIPS_S, self._draw_strips)
+        self._draw_strips()
+        self.draw_scheduler()
+
+    def _draw_strips(self) -> None:
+        if self.deck.front is self:
+            self.query_one(TabStrip).show(self.place)
+            self.query_one(ClusterStrip).show(self.deck.board)
 
     def draw_scheduler(self) -> None:
         """Show the scheduler and the age of its data, which grows between two updates. Our own one is not shown."""
@@ -251,12 +276,21 @@ class DeckScreen(Arrives[None]):
         """
 
     def set_head(self, words: str) -> None:
-        """Show the head line: the screen's own text, after a warning if the controller is not reachable."""
-        away = self.deck.board.away
-        head = self.query_one("#head", Static)
-        head.set_class(bool(away), "away")
-        words = self.deck.paint_words() + printable(words)
-        head.update(f" warpdeck  ⚠ {away}   {words}" if away else f" warpdeck  {words}")
+        """Show the screen's own text as the title of its main frame."""
+        self.set_title((Cell(printable(words), "title"),))
+
+    def set_title(self, line: Line) -> None:
+        """Show a line as the title of the main frame."""
+        timing = self.deck.paint_words()
+        title = paint([(Cell(timing, "muted"), *line) if timing else line], self.styles_now)
+        self.query_one(".main", Frame).show_title(title)
+
+    @property
+    def styles_now(self) -> Palette:
+        """The palette of the theme on this terminal."""
+        return for_terminal(
+            self.deck.palette, self.app.console.color_system, dark=self.app.current_theme.dark
+        )
 
     def action_new_job(self) -> None:
         self.deck.forms.open_new()
@@ -343,30 +377,3 @@ class TextPane(VerticalScroll, can_focus=True):
     def show(self, lines: Iterable[Line], styles: Palette) -> None:
         """Replace the text by these lines."""
         self.query_one(Static).update(Folded(lines, styles))
-
-
-class Folded:
-    """Lines as a Rich renderable, each folded to the available width."""
-
-    def __init__(self, lines: Iterable[Line], styles: Palette) -> None:
-        self._lines = tuple(lines)
-        self._styles = styles
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for line in self._lines:
-            cells = tuple(Cell(printable(cell.text), cell.style) for cell in line)
-            yield paint(folded(cells, options.max_width), self._styles)
-
-
-def paint(lines: Iterable[Line], styles: Palette) -> Text:
-    """Return lines of cells as one text in the styles of the theme.
-
-    The content of a cell can neither add lines nor contain control characters.
-    """
-    text = Text()
-    for number, line in enumerate(lines):
-        if number:
-            text.append("\n")
-        for cell in line:
-            text.append(printable(cell.text), styles.get(cell.style, PLAIN))
-    return text

@@ -22,7 +22,7 @@ class GroupFrame(Static):
     """One group. It is painted again only if its lines have changed."""
 
     def __init__(self, name: str) -> None:
-        super().__init__("", id=f"group-{name}", classes="framed group", markup=False)
+        super().__init__("", id=f"group-{name}", classes="group", markup=False)
         self._shown: tuple[Group, int] | None = None
         self.display = False
 
@@ -31,7 +31,7 @@ class GroupFrame(Static):
             return
         self._shown = (group, id(styles))
         self.display = bool(group.lines)
-        self.border_title = Content(group.title)
+        self.border_title = Content(f" {group.title} ")
         self.update(Folded(group.lines, styles))
 
 

@@ -6,16 +6,22 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from pathlib import Path
 from typing import ClassVar
 
+import msgspec
 from textual.app import ComposeResult
 from textual.binding import BindingType
+from textual.containers import Horizontal
 from textual.widgets import Input, Static
 
+from warpdeck.base.errors import UserError
+from warpdeck.base.paths import config_dir
 from warpdeck.notation.filters.job_filter import plain_words, probable_mistake
 from warpdeck.protocol.job_rows import JobRow
 from warpdeck_tui.table.bindings import bindings
+from warpdeck_tui.user_files.saved_views import Views, read_views, write_views
 from warpdeck_tui.viewmodels.jobs.arrays import Fold
 from warpdeck_tui.viewmodels.jobs.job_columns import DEFAULT_COLUMNS, columns_of
 from warpdeck_tui.viewmodels.jobs.order import SORTED_BY, Order, rank
@@ -24,8 +30,10 @@ from warpdeck_tui.viewmodels.jobs.verbs import JOB_VERBS, fits
 from warpdeck_tui.widgets.rows import RowSource
 from warpdeck_tui.widgets.virtual_table import VirtualTable
 
-from .deck_screen import DeckScreen, SchedulerLine, paint
+from .deck_screen import DeckScreen, paint
+from .frames import Frame
 from .key_line import KeyLine
+from .preview import FIRST_COLUMNS, Preview
 
 TICK_S = 1.0
 MOST_MARKED = 1_000
@@ -52,13 +60,16 @@ class JobListScreen(DeckScreen):
         self.filter_text = ""
         self.order = Order()
         self.columns: tuple[str, ...] = self.first_columns
+        self.has_preview = True
 
     def compose(self) -> ComposeResult:
-        yield Static("", id="head", markup=False)
-        yield SchedulerLine()
-        yield VirtualTable(
-            columns_of(self.columns), self.deck.palette, empty="Connecting...", id="queue", marks=True
-        )
+        yield from self.top()
+        with Horizontal(id="pair"):
+            with Frame(is_main=True):
+                yield VirtualTable(
+                    columns_of(self.columns), self.deck.palette, empty="Connecting...", id="queue", marks=True
+                )
+            yield Preview()
         yield Static("", id="told", markup=False)
         yield FilterLine(id="filter", placeholder=FILTER_EXAMPLE, compact=True, select_on_focus=False)
         yield KeyLine()
@@ -114,7 +125,7 @@ class JobListScreen(DeckScreen):
 
     @abstractmethod
     def words(self) -> str:
-        """Return the head line's text about the rows."""
+        """Return the title's text about the rows."""
 
     @abstractmethod
     def nothing(self) -> str:
@@ -129,7 +140,72 @@ class JobListScreen(DeckScreen):
 
     def recolour(self) -> None:
         self.table.use_palette(self.deck.palette)
+        self.query_one(Preview).recolour()
         self._tell()
+
+    # ---- The preview
+
+    def on_resize(self) -> None:
+        if not self.is_left:
+            self._arrange()
+
+    def _arrange(self) -> None:
+        """Show the preview if there is space for it and the user wants it. Otherwise show its summary below the list."""
+        shown = self.has_preview and self.size.width >= FIRST_COLUMNS
+        pane, told = self.query_one(Preview), self.query_one("#told", Static)
+        if pane.display == shown and told.display != shown:
+            return
+        pane.display, told.display = shown, not shown
+        if not shown:
+            pane.stop()
+        self._tell()
+
+    def on_screen_resume(self) -> None:
+        """Apply the choice about the preview, which may have been made on another screen."""
+        if not self.is_left:
+            self.has_preview = self.saved_views().preview
+            self._arrange()
+
+    def on_screen_suspend(self) -> None:
+        if self.has_arrived:
+            self.query_one(Preview).stop()
+
+    def action_preview(self) -> None:
+        """Show or hide the preview, and keep the choice."""
+        if self.size.width < FIRST_COLUMNS:
+            self.app.notify(f"The preview needs {FIRST_COLUMNS} columns; the terminal has {self.size.width}")
+            return
+        self.has_preview = not self.has_preview
+        shown = self.has_preview
+        self.change_views(lambda views: msgspec.structs.replace(views, preview=shown))
+        self._arrange()
+
+    @property
+    def _file(self) -> Path:
+        return Path(config_dir()) / "views.json"
+
+    def saved_views(self) -> Views:
+        """Return the saved views.
+
+        If the file cannot be read, show the error to the user and return no views.
+        """
+        try:
+            return read_views(self._file)
+        except UserError as error:
+            self.deck.tell_error(error)
+            return Views()
+
+    def change_views(self, change: Callable[[Views], Views]) -> bool:
+        """Change the file of views, and return whether that succeeded.
+
+        A file that cannot be read is left unchanged.
+        """
+        try:
+            write_views(self._file, change(read_views(self._file)))
+        except UserError as error:
+            self.deck.tell_error(error)
+            return False
+        return True
 
     def tick(self) -> None:
         """Draw the rows again. Between two changes only the times of visible rows differ."""
@@ -145,13 +221,19 @@ class JobListScreen(DeckScreen):
         self.set_head((f"{marked} marked   " if marked else "") + self.words())
 
     def _tell(self) -> None:
-        """Show the job under the cursor in full, because the table cuts off its last column."""
+        """Show the job under the cursor in the preview, or in full below the list.
+
+        The table cuts off its last column.
+        """
         key, now = self.table.cursor_key, time.time()
         array, row = self.array(key), self.shown_job(key)
-        lines = [] if row is None else [in_full(row, now=now)]
-        if array is not None:
-            lines = [array_in_full(array, now=now)]
-        self.query_one("#told", Static).update(paint(lines, self.deck.palette))
+        told = self.query_one("#told", Static)
+        self.query_one(Preview).show(row, array)
+        if told.display:
+            lines = [] if row is None else [in_full(row, now=now)]
+            if array is not None:
+                lines = [array_in_full(array, now=now)]
+            told.update(paint(lines, self.deck.palette), layout=False)
         self.show_keys()
 
     def on_virtual_table_moved(self) -> None:

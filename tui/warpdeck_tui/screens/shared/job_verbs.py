@@ -21,6 +21,7 @@ from warpdeck.protocol.site_rows import PriorityRow
 from warpdeck_tui.data.action_log import Undo
 from warpdeck_tui.deck import Deck
 from warpdeck_tui.terminal.lent_terminal import STDOUT, check_lends, join_terminal
+from warpdeck_tui.viewmodels.jobs.confirmation import confirmation
 from warpdeck_tui.viewmodels.jobs.job import again
 from warpdeck_tui.viewmodels.jobs.limits import (
     limit_change,
@@ -37,14 +38,7 @@ from warpdeck_tui.viewmodels.jobs.priorities import (
     priority_command,
     priority_title,
 )
-from warpdeck_tui.viewmodels.jobs.queue import (
-    Question,
-    commands,
-    confirmation,
-    names_of,
-    targets,
-    tasks_of,
-)
+from warpdeck_tui.viewmodels.jobs.queue import Question, commands, names_of, targets, tasks_of
 from warpdeck_tui.viewmodels.jobs.task_choice import one_array
 from warpdeck_tui.viewmodels.jobs.verbs import AT_ONCE, NO_JOB, TAKES_BACK, refusal, said_done, that_fit
 from warpdeck_tui.viewmodels.shell.sessions import shell_options
@@ -281,11 +275,15 @@ class JobVerbs:
             return
         try:
             label = row.label if row else key
-            words = join_terminal(self._app, self._app.core.relay_client, label, watch=watch)
+            joined = join_terminal(self._app, self._app.core, label, watch=watch)
         except UserError as error:
             self._app.tell_error(error)
-        else:
-            self._app.notify(words, markup=False)
+            return
+        words = joined.words
+        if joined.continues:
+            key = "a" if self._app.navigation.point_at(key) else "5, then a"
+            words += f". The job continues; press {key} to attach"
+        self._app.notify(words, markup=False)
 
     async def shell(self) -> None:
         """Start an interactive shell on the cluster. Keys typed meanwhile do nothing."""

@@ -136,6 +136,7 @@ JOB_ACTIONS = (
     ),
     Action("history", "sort", "s", "Sort", "sort by the next column; a click on a column title also sorts"),
     Action("history", "reverse", "S", "Reverse", "reverse the sort order; needs a sort column"),
+    Action("history", "preview", "p", "Preview", "show or hide the preview of the job beside the list"),
     Action("history", "new_job", "n", "New job", "submit a new job", "New", CHANGES),
     Action(
         "history",

@@ -117,6 +117,7 @@ SCREEN_ACTIONS = (
         "show the tasks of an array below its row, or hide them",
         "Tasks",
     ),
+    Action("queue", "preview", "p", "Preview", "show or hide the preview of the job beside the list"),
     Action("queue", "columns", "C", "Columns", "choose the columns and their order"),
     Action(
         "queue", "next_view", "w", "Next view", "switch to the next saved view, then back to the default view"
@@ -205,7 +206,32 @@ SCREEN_ACTIONS = (
     Action("admin", "copy_command", "Y", "Copy command", "copy the command line that prints the table"),
     Action("admin", "back", "escape", "Back", "cancel a running simulation, then back to the queue"),
     Action(
-        "nodes", "metric", "m", "Metric", "show utilization, memory, power, temperature or owner", "Metric"
+        "nodes",
+        "metric",
+        "m",
+        "Next color",
+        "color the map by utilization, memory, owner, job, temperature or power",
+        "Color",
+    ),
+    Action(
+        "nodes",
+        "color_owner",
+        "o",
+        "Color by owner",
+        "one color for each user, with a legend",
+        call="color('owner')",
+    ),
+    Action("nodes", "color_job", "J", "Color by job", "one color for each job", call="color('job')"),
+    Action(
+        "nodes",
+        "color_util",
+        "u",
+        "Color by utilization",
+        "allocated GPUs that are idle stand out",
+        call="color('util')",
+    ),
+    Action(
+        "nodes", "color_memory", "b", "Color by memory", "used memory of the GPUs", call="color('memory')"
     ),
     Action("nodes", "page", "p", "Node page", "charts, processes and health of the node", "Node"),
     Action("nodes", "earlier", "less_than_sign", "Earlier", "go back ten minutes in time", "Earlier"),

@@ -116,10 +116,9 @@ def _gpu(gpu: GpuUse, reading: GpuRow | None, sources: Sources, widths: tuple[in
     bar, spark = widths
     if not has_reading(gpu):
         return (Cell(fit(gpu.name, NAME_WIDTH) + " ", "accent"), Cell("no readings", "muted"))
-    used = None if gpu.mem_used_bytes is None else 100 * gpu.mem_used_bytes / max(1, gpu.mem_bytes)
-    of = f"/{format_memory(gpu.mem_bytes)}" if gpu.mem_bytes else ""
-    has = (format_memory(gpu.mem_used_bytes) or "0") if gpu.mem_used_bytes is not None else "?"
-    has = has.removesuffix("G") if of.endswith("G") and has.endswith("G") else has
+    used = None
+    if gpu.mem_used_bytes is not None and gpu.mem_bytes:
+        used = 100 * gpu.mem_used_bytes / gpu.mem_bytes
     points = sources.gpus.get((gpu.node, gpu.index), ())
     drawn = sparkline(resampled(points, spark), spark).lstrip().replace(UNKNOWN, " ") if spark else ""
     return (
@@ -127,12 +126,22 @@ def _gpu(gpu: GpuUse, reading: GpuRow | None, sources: Sources, widths: tuple[in
         *thin_bar(gpu.util_pct, bar),
         Cell(f"{known(gpu.util_pct, '%'):>5}  "),
         *thin_bar(used, bar, "SUSPENDED"),
-        Cell(f"{has + of:>8}  "),
+        Cell(f"{held(gpu):>8}  "),
         Cell(f"{known(reading.power_w, 'W') if reading else '?':>6}  "),
         Cell(f"{known(reading.temp_c, '°C') if reading else '?':>5}  "),
         Cell(drawn, "RUNNING"),
         Cell(origin(gpu.source), "muted"),
     )
+
+
+def held(gpu: GpuUse) -> str:
+    """Return the memory that is in use and all of it, such as "58/80G"."""
+    if gpu.mem_used_bytes is None:
+        return "?"
+    has, of = format_memory(gpu.mem_used_bytes), format_memory(gpu.mem_bytes)
+    if not gpu.mem_bytes:
+        return has
+    return f"{has.removesuffix('G') if of.endswith('G') else has}/{of}"
 
 
 def _processes(gpu: GpuUse, reading: GpuRow | None, row: JobRow) -> list[Line]:

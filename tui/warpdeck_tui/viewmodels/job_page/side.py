@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from warpdeck.notation.values.memory_sizes import format_memory
 from warpdeck.protocol.job_rows import GpuUse, JobDetail
 from warpdeck.protocol.site_rows import ForecastRow
 from warpdeck.protocol.usage_text import origin
@@ -11,7 +10,7 @@ from warpdeck_tui.viewmodels.jobs.job import asked, code_head
 from warpdeck_tui.widgets.cells import fit, printable
 
 from .details import reasons, usage
-from .gpus import NAME_WIDTH, has_reading, no_gpus
+from .gpus import NAME_WIDTH, has_reading, held, no_gpus
 
 BAR_WIDTH = 10
 MAX_GPUS = 8
@@ -50,12 +49,10 @@ def gpu_lines(detail: JobDetail) -> list[Line]:
 def _gpu(gpu: GpuUse) -> Line:
     if not has_reading(gpu):
         return (Cell(fit(gpu.name, NAME_WIDTH) + " ", "accent"), Cell("no readings", "muted"))
-    has = "?" if gpu.mem_used_bytes is None else format_memory(gpu.mem_used_bytes) or "0"
-    of = f"/{format_memory(gpu.mem_bytes)}" if gpu.mem_bytes else ""
     return (
         Cell(fit(gpu.name, NAME_WIDTH) + " ", "accent"),
         *thin_bar(gpu.util_pct, BAR_WIDTH),
         Cell(f"{known(gpu.util_pct, '%'):>5}"),
-        Cell(f"{has + of:>10}"),
+        Cell(f"{held(gpu):>10}"),
         Cell(origin(gpu.source), "muted"),
     )

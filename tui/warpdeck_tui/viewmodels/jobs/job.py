@@ -13,9 +13,8 @@ from warpdeck.notation.values.hostlist import expand
 from warpdeck.notation.values.memory_sizes import format_memory
 from warpdeck.protocol.job_rows import JobDetail, JobRow, UsageRow
 from warpdeck.protocol.usage_text import used_in_words
-from warpdeck_tui.viewmodels.cells import Cell, Line, age, due, fact, glyph, plural
+from warpdeck_tui.viewmodels.cells import Cell, Line, age, due, fact, glyph, plural, thin_bar
 from warpdeck_tui.widgets.cells import printable, shortened
-from warpdeck_tui.widgets.meter import bar
 
 from .postmortem import PostMortem
 from .queue import Question, how_ended, ran_s, used_of_limit
@@ -41,14 +40,14 @@ def head(row: JobRow, *, now: float) -> Line:
     ran = ran_s(row, now)
     limit = f" of {format_duration(row.time_limit_s)}" if row.time_limit_s and row.end is None else ""
     cells = [
-        Cell(f" job {row.label}", "accent"),
+        Cell(f"job {row.label}", "accent"),
         Cell(f"  {shortened(printable(row.name), NAME_COLUMNS)}  "),
         Cell(f"{glyph(row.state)} {row.state}", row.state),
         Cell("" if ran is None else f"  {format_duration(ran)}{limit}"),
     ]
     used = used_of_limit(row, now)
     if used is not None:
-        cells.append(Cell(f" {bar(used, 8)}", "PENDING" if used >= 90 else "muted"))
+        cells += [Cell(" "), *thin_bar(used, 8, "PENDING" if used >= 90 else "accent"), Cell(" ")]
     return tuple(cells)
 
 

@@ -55,8 +55,8 @@ def chosen_tasks(rows: Sequence[JobRow], text: str) -> list[JobRow]:
             label = f"{row.array_job_id}_[{number_ranges(kept)}]"
             found.append(msgspec.structs.replace(row, label=label, tasks_pending=len(kept)))
     if not found:
-        numbers = number_ranges(number for row in rows for number in task_numbers(row))
-        raise UserError(f"No task {text}", f"The tasks are {_shortened(numbers)}")
+        there = number_ranges(number for row in rows for number in task_numbers(row))
+        raise UserError(f"No task {text}", f"The tasks are {_shortened(there)}")
     return found
 
 

@@ -15,7 +15,8 @@ from warpdeck_tui.viewmodels.cells import Cell, Line, fact, known, memory
 from warpdeck_tui.widgets.cells import printable
 from warpdeck_tui.widgets.meter import sparkline
 
-from .nodes import FULL_POWER_W, NO_READINGS, gpu_holder, is_unmeasured, node_lines, process_lines
+from .gpu_map import FULL_POWER_W, NO_READINGS, is_unmeasured
+from .nodes import gpu_holder, node_lines, process_lines
 
 SPANS = ((1.0, "last 10 minutes"), (10.0, "last 2 hours"), (60.0, "last day"))
 """Time spans as (seconds per step, title). The title says how long measurements with this step are kept."""

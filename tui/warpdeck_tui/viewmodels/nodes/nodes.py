@@ -1,135 +1,20 @@
-"""The cells of the heat map, the rows of the node table, and the details under the cursor.
-
-The details are those of a node or a GPU.
-"""
+"""The rows of the node table, and the details of the node or GPU under the cursor."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from warpdeck.notation.values.memory_sizes import format_memory
-from warpdeck.protocol.node_rows import GpuRow, NodeRow, PastNodeRow
+from warpdeck.protocol.node_rows import GpuRow, NodeRow
 from warpdeck_tui.viewmodels.cells import TITLE_WIDTH, Cell, Line, fact, known, memory, plural
-from warpdeck_tui.widgets.cell_grid import GridCell, GridLine, node_role
+from warpdeck_tui.widgets.cell_grid import node_role
 from warpdeck_tui.widgets.cells import printable
-from warpdeck_tui.widgets.meter import bar, heat_step
+from warpdeck_tui.widgets.meter import bar
 
-METRICS = ("util", "memory", "power", "temp", "owner")
-METRIC_WORDS = {
-    "util": "utilization",
-    "memory": "memory",
-    "power": "power",
-    "temp": "temperature",
-    "owner": "owner",
-}
-FULL_POWER_W = 700.0
-"""Top of the power scale, the limit of an H100 in watts."""
-HOT_C = 90.0
-"""Top of the temperature scale in °C, at which data-center GPUs begin to slow down."""
-OUT = ("down", "connecting", "absent")
-CLOSED = (*OUT, "drained", "draining")
+from .gpu_map import CLOSED, UNKNOWN_JOB, is_unmeasured
+
 MAX_JOBS_NAMED = 8
-UNKNOWN_JOB = "?"
-"""Label of the job on a GPU that is known to be allocated, but not to which job."""
-ALLOCATED, THIS_JOB, FREE = ("alloc", 4), ("=this", 7), ("free", 0)
-"""Text and heat step of a GPU without readings."""
-NO_READINGS = "no readings"
-UNMEASURED_LEGEND = "no readings   alloc: allocated   =this: to this job   ! unavailable"
-UNMEASURED_OWNERS = "job on the GPU   · free   ? allocated to an unknown job"
-OWNER_LEGEND = "job on the GPU   · free   other: process outside any job"
-
-
-def gpu_lines(nodes: Sequence[NodeRow], metric: str, *, job: str = "") -> list[GridLine]:
-    """Return the heat map: one line per node as ("name state", cells). The GPUs of `job` are highlighted."""
-    return [
-        (
-            f"{node.name} {node.state}",
-            tuple(gpu_cell(node.name, gpu, metric, out=_is_out(node), job=job) for gpu in node.gpus),
-        )
-        for node in nodes
-    ]
-
-
-def _is_out(node: NodeRow) -> bool:
-    """Return whether nothing is known about the node's GPUs.
-
-    For a past time at which the node was disconnected, its agent may have reported the values later.
-    """
-    return node.state in OUT and not (isinstance(node, PastNodeRow) and node.step_s)
-
-
-def gpu_cell(node: str, gpu: GpuRow, metric: str, *, out: bool, job: str = "") -> GridCell:
-    """Return the cell of a GPU: five characters, a heat step and a percentage.
-
-    `*` marks a GPU that is allocated to a job, `=` a GPU of the job `job`, and `!` a GPU that cannot be used.
-    """
-    key = (node, gpu.index)
-    if out or gpu.error:
-        return key, "!", -1, None
-    if metric == "owner":
-        return (key, *_owner(gpu), None)
-    is_this = gpu.job == job != UNKNOWN_JOB
-    if is_unmeasured(gpu):
-        text, step = FREE if not gpu.job else THIS_JOB if is_this else ALLOCATED
-        return key, "!" if gpu.blocked else text, -1 if gpu.blocked else step, None
-    value, most, unit = _reading(gpu, metric)
-    if value is None:
-        return key, "?", -1, None
-    held = "=" if is_this else "*"
-    mark = "!" if gpu.blocked else held if gpu.job else " "
-    percent = 100 * value / most
-    return key, f"{value:>3.0f}{unit}{mark}", heat_step(percent), percent
-
-
-def is_unmeasured(gpu: GpuRow) -> bool:
-    """Return whether nobody measures the GPU, so that only its allocation is known. Our agents always report a UUID."""
-    is_described = gpu.uuid or gpu.mem_bytes
-    return not is_described and gpu.util_pct is gpu.mem_used_bytes is gpu.power_w is gpu.temp_c is None
-
-
-def all_unmeasured(nodes: Sequence[NodeRow]) -> bool:
-    """Return whether there are GPUs, all without readings."""
-    gpus = [gpu for node in nodes for gpu in node.gpus]
-    return bool(gpus) and all(map(is_unmeasured, gpus))
-
-
-def _owner(gpu: GpuRow) -> tuple[str, int]:
-    """Return the label of the job and a color that differs from its neighbors.
-
-    So fragmentation becomes visible.
-    """
-    if gpu.job:
-        number = int("".join(char for char in gpu.job if char.isdigit()) or 0)
-        return f"{gpu.job[:5]:^5}", 1 + number % 6
-    return ("other", 7) if gpu.blocked else ("  ·  ", 0)
-
-
-def _reading(gpu: GpuRow, metric: str) -> tuple[float | None, float, str]:
-    """Return (value, top of its scale, unit)."""
-    if metric == "memory":
-        used = gpu.mem_used_bytes
-        return None if used is None else 100 * used / max(1, gpu.mem_bytes), 100.0, "%"
-    if metric == "power":
-        return gpu.power_w, FULL_POWER_W, "W"
-    if metric == "temp":
-        return gpu.temp_c, HOT_C, "°"
-    return gpu.util_pct, 100.0, "%"
-
-
-def legend(metric: str, *, past: bool = False, unmeasured: bool = False) -> str:
-    """Return the explanation of the symbols in the tiles, for now or for a past time.
-
-    `unmeasured` is true if no GPU has readings.
-    """
-    if unmeasured:
-        return UNMEASURED_OWNERS if metric == "owner" else UNMEASURED_LEGEND
-    if metric == "owner":
-        return (
-            "job on the GPU at that time   · free   other: process outside any job" if past else OWNER_LEGEND
-        )
-    if past:
-        return "at that time: * allocated  = this job  ! unavailable  ? unknown"
-    return "* allocated  = this job  ! unavailable  ? unknown"
+"""Largest number of jobs of a node in its details."""
 
 
 def summary(nodes: Sequence[NodeRow]) -> str:

@@ -75,10 +75,12 @@ def read_words(engine: EngineRow, *, now: float) -> str:
 
 
 def rate_words(engine: EngineRow) -> str:
-    """Return the load that we cause, such as "6 requests/min"."""
-    rate = engine.requests_a_minute
+    """Return the load that we cause, such as "6 requests/min", or that of the site gateway, which asks for all users."""
+    rate, site = engine.requests_a_minute, engine.site_gateway
     if rate is None:
         return ""
+    if site is not None and not site.problem:
+        return f"site gateway, {site.requests_a_minute:g} request{'' if site.requests_a_minute == 1 else 's'}/min"
     return f"{round(rate, 1):g} request{'' if round(rate, 1) == 1 else 's'}/min"
 
 

@@ -27,6 +27,19 @@ def sessions(jobs: Iterable[JobRow], *, user: str | None) -> list[JobRow]:
     return sorted(found, key=lambda job: -job.id)
 
 
+def left_words(rows: Sequence[JobRow], *, key: str) -> str:
+    """Return the message about the user's sessions that no terminal shows, the latest first.
+
+    `key` is what the user presses to attach to the latest one.
+    """
+    latest = rows[0]
+    if len(rows) > 1:
+        return f"{len(rows)} sessions are waiting for you: {key} attaches to {latest.label}; 5 lists all"
+    if latest.state == "PENDING":
+        return f"Session {latest.label} is still pending: {key} waits for it"
+    return f"Session {latest.label} is waiting for you: {key} attaches"
+
+
 def session_rows(
     jobs: Sequence[JobRow], forwards: Sequence[ForwardRow], *, now: float
 ) -> list[tuple[str, tuple[Cell, ...]]]:

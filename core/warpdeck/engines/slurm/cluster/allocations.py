@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import aclosing
 
 import msgspec
@@ -18,17 +18,18 @@ from warpdeck.engines.slurm.reading.allocation_table import (
 )
 from warpdeck.model import Job, JobId, NodeName
 
+from .answers import Answers
 from .cluster import Cluster
 from .job_changes import JobChanges
-
-SHOW_JOB = ("scontrol", "--oneliner", "--details", "show", "job")
+from .questions import SHOW_JOB, Question
 
 
 class Allocations:
     """Reads the allocations of running jobs. What was found is kept as long as the job keeps its allocation."""
 
-    def __init__(self, cluster: Cluster, commands: SlurmCommands) -> None:
+    def __init__(self, cluster: Cluster, commands: SlurmCommands, answers: Answers) -> None:
         self._cluster = cluster
+        self._answers = answers
         self._commands = commands
         self._claims: Claims = NO_CLAIMS
         """The last answer. The nodes may report a GPU as in use only at their next reading."""
@@ -40,15 +41,17 @@ class Allocations:
 
     async def read(self) -> None:
         """Read the allocations of all jobs. Raises UserError."""
-        self._claims = await self._ask(*SHOW_JOB)
-        await self.confirm()
+        reading = await self._answers.open(Question.ALLOCATIONS)
+        if reading is not None:
+            self._claims = await _read(reading.pieces)
+            await self.confirm()
 
     async def read_one(self, job: Job) -> Job:
         """Read the allocation of a job of this user, and return the job as it is then. Raises UserError.
 
         The nodes may have been read before the job began, so they are not compared.
         """
-        claims = await self._ask(*SHOW_JOB, str(job.id))
+        claims = await _read(self._commands.pieces((*SHOW_JOB, str(job.id))))
         await self._apply(claims, [job.id], None)
         return self._cluster.state.jobs.get(job.id, job)
 
@@ -56,14 +59,6 @@ class Allocations:
         """Compare the last answer with the nodes, which have been read again."""
         cluster = self._cluster
         await self._apply(self._claims, [*cluster.state.index.active], cluster.nodes.gpus_in_use)
-
-    async def _ask(self, *argv: str) -> Claims:
-        reader = AllocationReader()
-        async with aclosing(self._commands.pieces(argv)) as pieces:
-            async for text in pieces:
-                reader.feed(text)
-                await asyncio.sleep(0)
-        return reader.close()
 
     async def _apply(
         self, claims: Claims, job_ids: list[JobId], in_use: Mapping[NodeName, Collection[int]] | None
@@ -78,3 +73,12 @@ class Allocations:
                 found.append(msgspec.structs.replace(job, allocation=allocation))
         if found:
             await cluster.apply(JobChanges(jobs=found))
+
+
+async def _read(pieces: AsyncGenerator[str, None]) -> Claims:
+    reader = AllocationReader()
+    async with aclosing(pieces):
+        async for text in pieces:
+            reader.feed(text)
+            await asyncio.sleep(0)
+    return reader.close()

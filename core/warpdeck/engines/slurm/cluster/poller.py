@@ -12,6 +12,7 @@ from typing import Protocol
 from warpdeck.base.background_task import background
 from warpdeck.base.errors import UserError
 from warpdeck.engines.slurm.commands import Record, SlurmCommands
+from warpdeck.engines.slurm.reading.config_table import read_config
 from warpdeck.engines.slurm.reading.job_table import COLUMNS, SeenJob, read_job
 from warpdeck.engines.slurm.reading.marked_table import MalformedTable
 from warpdeck.engines.slurm.reading.node_table import flags_of, gpus_in_use, partitions_of, read_nodes
@@ -19,25 +20,27 @@ from warpdeck.engines.slurm.reading.partition_table import read_partitions
 from warpdeck.model import Job, JobId, JobState, NodeName
 
 from .allocations import Allocations
+from .answers import AnswerLost, Answers, Reading
 from .cluster import Cluster
+from .cluster_load import ClusterLoad
 from .job_changes import JobChanges, compare, find_vanished
 from .polling import (
     ALWAYS,
     MINUTE_S,
     PLANS,
+    QUESTIONS,
     Allowance,
     Asked,
     Source,
     due_after_action_s,
     due_in_s,
+    is_load_wanted,
     rpcs_a_minute,
 )
+from .questions import SQUEUE, Question
 
 log = logging.getLogger("warpdeck.slurm")
 
-SQUEUE = ("squeue", "--noheader", "--all", "--states=all")
-NODES = ("scontrol", "--oneliner", "--details", "show", "node")
-PARTITIONS = ("scontrol", "--oneliner", "show", "partition")
 RETRY_S = 5.0
 """Seconds until the next attempt after Slurm did not answer. An attempt that fails costs slurmctld nothing or little."""
 LOOK_RPCS = 3
@@ -56,9 +59,12 @@ RESULT_S = 30.0
 """Seconds after an action in which a job that starts or ends is taken for its result."""
 FOLLOW_S = (2.0, 6.0)
 """Pauses before the looks at a job that was just submitted."""
-CONFIG = ("scontrol", "show", "config")
 SELDOM_S = 3600.0
 """Seconds after which the partitions and the configuration are read again. Administrators change them seldom."""
+SHARED_S, SHARED_IDLE_S = 5.0, 60.0
+"""Seconds between two questions to the site gateway while somebody looks, and while nobody looks. They cost no request."""
+SHARED_AGAIN_S = 1.0
+"""Minimum seconds between two questions to the site gateway for users who begin to look."""
 
 AfterQueue = Callable[[JobChanges], Awaitable[None]]
 """Is called with the changes of each queue, after they were applied. It ends the jobs that vanished."""
@@ -80,14 +86,20 @@ class Poller:
         cluster: Cluster,
         commands: SlurmCommands,
         allowance: Allowance,
+        answers: Answers,
         *,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._cluster = cluster
         self._commands = commands
+        self._answers = answers
+        answers.is_looking = lambda: self.looking
         self._allowance = allowance
         self._monotonic = monotonic
         self._asked: dict[Source, Asked] = {}
+        """The newest answers. Those of the site gateway were begun before we asked for them."""
+        self._tried: dict[Source, float] = {}
+        """Times at which we asked last, also if there was no newer answer."""
         self._looking = 0
         """Number of clients that look at the cluster now."""
         self._follow_allowance = allowance.same()
@@ -105,16 +117,19 @@ class Poller:
         self._problems = dict.fromkeys(Source, "")
         self._follows: set[asyncio.Task[None]] = set()
         self._first_look = asyncio.Event()
-        self.allocations = Allocations(cluster, commands)
+        self.allocations = Allocations(cluster, commands, answers)
         self._read = {
             Source.JOBS: self._read_jobs,
             Source.NODES: self._read_nodes,
         }
-        self.on_demand: dict[Source, OnDemand] = {Source.ALLOCATIONS: self.allocations}
+        self.on_demand: dict[Source, OnDemand] = {
+            Source.ALLOCATIONS: self.allocations,
+            Source.LOAD: ClusterLoad(answers=answers, allowance=allowance, monotonic=monotonic),
+        }
         """Sources that are read only while somebody looks."""
         self._needed: Sequence[Source] = ALWAYS
         """The sources that are read at present."""
-        self._seldom: dict[tuple[str, ...], tuple[str, float]] = {}
+        self._seldom: dict[Question, tuple[str, float]] = {}
         """Output of commands that are run seldom, and when."""
         self.after_queue: AfterQueue | None = None
 
@@ -127,8 +142,9 @@ class Poller:
     @property
     def rate(self) -> float:
         """The number of requests in a minute at the present intervals."""
-        allowed = self._allowance.allowed(looking=self.looking)
-        return rpcs_a_minute(self._asked, read=self._needed, allowed=allowed)
+        allowed = self._allowance.allowed(looking=self.looking, now=self._monotonic())
+        own = [source for source in self._needed if not self._is_shared(source)]
+        return rpcs_a_minute(self._asked, read=own, allowed=allowed)
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -147,14 +163,15 @@ class Poller:
         """
         self._glanced = now = self._monotonic()
         is_first = source is Source.JOBS and self._cluster.read_at is None
-        last = self._asked.get(source)
+        last = self._tried.get(source)
         if not self._read_if_old(source) or self._problems[source]:
             return
-        if not is_first and self._allowance.wait_s(PLANS[source].rpcs, looking=True, now=now):
+        is_full = bool(self._allowance.wait_s(PLANS[source].rpcs, looking=True, now=now))
+        if not is_first and is_full and not self._is_shared(source):
             return
         try:
             async with asyncio.timeout(FIRST_QUEUE_S if is_first else GLANCE_S), self._was_asked:
-                await self._was_asked.wait_for(lambda: self._asked.get(source) is not last)
+                await self._was_asked.wait_for(lambda: self._tried.get(source) != last)
         except TimeoutError:
             return
 
@@ -258,25 +275,34 @@ class Poller:
 
     def _next(self) -> tuple[Source, float]:
         """Return the source that is to be read next, and the seconds until then."""
-        now, looking = self._monotonic(), self.looking
-        allowed = self._allowance.allowed(looking=looking)
+        found = self.on_demand.items() if self.looking else ()
+        self._needed = (*ALWAYS, *(source for source, demand in found if demand.is_needed()))
+        return min(((each, self._wait_s(each)) for each in self._needed), key=lambda pair: pair[1])
 
-        def wait(source: Source) -> float:
-            urgent = source in self._urgent or bool(self._problems[source])
-            last = self._asked.get(source)
+    def _wait_s(self, source: Source) -> float:
+        """Return the seconds until the source is to be read; 0 means now."""
+        now, looking, last = self._monotonic(), self.looking, self._asked.get(source)
+        tried = self._tried.get(source)
+        urgent = source in self._urgent or bool(self._problems[source])
+        if self._is_shared(source):
+            usual = SHARED_S if looking else SHARED_IDLE_S
+            pause_s = SHARED_AGAIN_S if urgent else usual
+            wanted = max(0.0, tried + pause_s - now) if tried is not None else 0.0
+        else:
+            allowed = self._allowance.allowed(looking=looking, now=now)
             due = due_in_s(source, last, allowed=allowed, urgent=urgent, now=now)
             free = self._allowance.wait_s(PLANS[source].rpcs, looking=looking, now=now, is_usual=True)
             wanted = max(due, free)
-            if source in self._after_action:
-                wanted = min(wanted, due_after_action_s(last, now=now))
-            failures = self._failures[source]
-            retry = min(MAX_RETRY_S, RETRY_S * 2 ** (failures - 1)) if failures else 0.0
-            held_back = max(0.0, last.started + retry - now) if last and failures else 0.0
-            return max(wanted, held_back)
+        if source in self._after_action:
+            wanted = min(wanted, due_after_action_s(last, now=now))
+        failures = self._failures[source]
+        retry = min(MAX_RETRY_S, RETRY_S * 2 ** (failures - 1)) if failures else 0.0
+        held_back = max(0.0, tried + retry - now) if tried is not None and failures else 0.0
+        return max(wanted, held_back)
 
-        found = self.on_demand.items() if looking else ()
-        self._needed = (*ALWAYS, *(source for source, demand in found if demand.is_needed()))
-        return min(((each, wait(each)) for each in self._needed), key=lambda pair: pair[1])
+    def _is_shared(self, source: Source) -> bool:
+        """Return whether the site gateway answers this source, unless a user's action is to be shown."""
+        return source in QUESTIONS and self._answers.are_shared(QUESTIONS[source])
 
     async def _ask_safely(self, source: Source) -> None:
         """Read a source. An error is kept for the users, who see how old the picture is."""
@@ -286,6 +312,8 @@ class Poller:
             problem = f"{error.message}: {error.hint}" if error.hint else error.message
         except MalformedTable as error:
             problem = f"cannot read the output of squeue: {error}"
+        except AnswerLost:
+            problem = ""
         except Exception:
             log.exception("a bug stopped a look at Slurm")
             problem = "a look at Slurm failed because of a bug of warpdeck: see its log"
@@ -304,22 +332,44 @@ class Poller:
         self._cluster.hub.wake()
 
     async def _ask(self, source: Source) -> None:
-        started = self._monotonic()
-        self._allowance.count(PLANS[source].rpcs, started)
+        self._tried[source] = tried = self._monotonic()
+        is_urgent, is_own = source in self._urgent, source in self._after_action
         self._urgent.discard(source)
         self._after_action.discard(source)
+        answer, is_new = None, True
         try:
-            await (self._read.get(source) or self.on_demand[source].read)()
+            if source in self._read:
+                if source is Source.JOBS:
+                    self._cluster.config = read_config(await self._read_seldom(Question.CONFIG))
+                answer = await self._answers.open(QUESTIONS[source], is_urgent=is_urgent, is_own=is_own)
+                if is_new := answer is not None:
+                    await self._read[source](answer)
+            else:
+                if source not in QUESTIONS:
+                    self._allowance.count(PLANS[source].rpcs, tried)
+                await self.on_demand[source].read()
+        except AnswerLost:
+            is_new = False
+            raise
         finally:
-            self._asked[source] = Asked(started=started, took_s=self._monotonic() - started)
+            if is_new:
+                self._note_asked(source, tried, answer)
 
-    async def _read_jobs(self) -> None:
-        cluster, begun = self._cluster, self._cluster.clock()
-        config, is_new = await self._read_seldom(CONFIG)
-        if is_new:
-            cluster.config = _read_config(config)
+    def _note_asked(self, source: Source, tried: float, answer: Reading | None) -> None:
+        """Note how long slurmctld took. If it seems to be busy, ask sdiag soon."""
+        now = self._monotonic()
+        begun = answer.begun if answer else tried
+        took_s = answer.took_s if answer and answer.took_s is not None else now - tried
+        self._asked[source] = Asked(started=begun, took_s=took_s)
+        factor = self._allowance.load_factor(now)
+        if is_load_wanted(took_s, self._asked.get(Source.LOAD), factor=factor, now=now):
+            self._urgent.add(Source.LOAD)
+
+    async def _read_jobs(self, reading: Reading) -> None:
+        cluster = self._cluster
+        begun = cluster.clock() - (self._monotonic() - reading.begun)
         changes, printed = JobChanges(), dict[JobId, int]()
-        async with aclosing(self._commands.table(SQUEUE, COLUMNS)) as table:
+        async with aclosing(reading.records(COLUMNS)) as table:
             async for records in table:
                 seen = self._changed(records, printed, begun)
                 compare(cluster.state, seen, changes, now=begun)
@@ -349,10 +399,10 @@ class Poller:
         self._cluster.note_scripts(found)
         return found
 
-    async def _read_nodes(self) -> None:
-        text = await self._commands.read(*NODES)
-        partitions, _ = await self._read_seldom(PARTITIONS)
-        rows = read_nodes(text, at=self._cluster.clock())
+    async def _read_nodes(self, reading: Reading) -> None:
+        text = await reading.text()
+        partitions = await self._read_seldom(Question.PARTITIONS)
+        rows = read_nodes(text, at=self._cluster.clock() - (self._monotonic() - reading.begun))
         self._cluster.put_nodes(
             rows,
             partitions_of(text),
@@ -362,16 +412,20 @@ class Poller:
         )
         await self.allocations.confirm()
 
-    async def _read_seldom(self, argv: tuple[str, ...]) -> tuple[str, bool]:
-        """Return the output of a command, and whether it is new. Raises UserError."""
+    async def _read_seldom(self, question: Question) -> str:
+        """Return the answer to a question that is asked seldom. Raises UserError or AnswerLost."""
         now = self._monotonic()
-        text, at = self._seldom.get(argv, ("", now - SELDOM_S))
+        text, at = self._seldom.get(question, ("", now - SELDOM_S))
         if now - at < SELDOM_S:
-            return text, False
-        self._allowance.count(1, now)
-        text = await self._commands.read(*argv)
-        self._seldom[argv] = text, now
-        return text, True
+            return text
+        reading = await self._answers.open(question, any_age=True)
+        if reading is None and text:
+            return text
+        reading = reading or await self._answers.open(question, is_own=True)
+        assert reading is not None
+        text = await reading.text()
+        self._seldom[question] = text, now
+        return text
 
 
 def _holds(job: Job | None) -> frozenset[NodeName]:
@@ -379,9 +433,3 @@ def _holds(job: Job | None) -> frozenset[NodeName]:
     if job is None or job.is_finished or job.allocation is None:
         return frozenset()
     return frozenset(job.allocation.node_names())
-
-
-def _read_config(text: str) -> dict[str, str]:
-    """Return the configuration that `scontrol show config` prints."""
-    lines = [line.partition("=") for line in text.splitlines()]
-    return {key.strip(): value.strip() for key, _, value in lines if value}

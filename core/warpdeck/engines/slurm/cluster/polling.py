@@ -2,7 +2,8 @@
 
 A command causes one or more requests (RPCs), as `sdiag` of the real daemons counts them. While nobody looks, all commands
 together cause at most one request a minute; while somebody looks, at most six a minute, for all users of the gateway. A
-site may set other numbers. When slurmctld answers slowly, the intervals grow with the time that it takes.
+site may set other numbers. When slurmctld answers slowly, the intervals grow with the time that it takes. When `sdiag`
+shows load, the allowed number itself becomes smaller.
 
 A sixth of the requests is kept back. It serves the details of single jobs, and users who look once.
 
@@ -19,7 +20,10 @@ from typing import NamedTuple
 
 import msgspec
 
+from warpdeck.engines.slurm.reading.load_table import Load
 from warpdeck.engines.slurm.settings import SlurmSettings
+
+from .questions import COMMANDS, Question
 
 SLOW_SHARE = 0.02
 """Maximum share of the time for which slurmctld may be busy with our commands: an answer after 2 s is asked for again
@@ -31,6 +35,17 @@ ACTION_S = 5.0
 ACTION_SHARE = 0.05
 """Maximum share of the time for which slurmctld may be busy with such looks."""
 MINUTE_S = 60.0
+BUSY = Load(threads=64, agent_queue=1000, mean_cycle_s=2.0)
+"""Figures of sdiag from which on we ask less often. slurmctld handles at most 256 requests at once, and answers none
+during a part of each scheduling pass.
+"""
+MAX_LOAD_FACTOR = 10.0
+LOAD_KEPT_S = 1800.0
+"""Seconds after which a figure of sdiag counts no longer, because nobody has looked since."""
+SLOW_S = 2.0
+"""Duration of an answer from which on sdiag is asked before its next turn."""
+LOAD_AGAIN_S = 120.0
+"""Minimum seconds between two looks at sdiag while slurmctld is slow or busy."""
 
 
 class Source(StrEnum):
@@ -42,6 +57,17 @@ class Source(StrEnum):
     """Which GPUs the jobs have. It is read while somebody looks and a job runs whose GPUs are unknown."""
     USAGE = "usage"
     """How busy the GPUs of a job of the user are. It is read while somebody looks, and where the site gathers it."""
+    LOAD = "load"
+    """How busy slurmctld is. It is read while somebody looks."""
+
+
+QUESTIONS = {
+    Source.JOBS: Question.QUEUE,
+    Source.NODES: Question.NODES,
+    Source.ALLOCATIONS: Question.ALLOCATIONS,
+    Source.LOAD: Question.LOAD,
+}
+"""The sources that are a question about the whole cluster."""
 
 
 class Plan(NamedTuple):
@@ -52,14 +78,13 @@ class Plan(NamedTuple):
 
 
 PLANS = {
-    Source.JOBS: Plan(rpcs=2, share=1 / 2),
-    Source.NODES: Plan(rpcs=2, share=1 / 6),
-    Source.ALLOCATIONS: Plan(rpcs=2, share=1 / 12),
-    Source.USAGE: Plan(rpcs=2, share=1 / 12),
+    Source.JOBS: Plan(rpcs=COMMANDS[Question.QUEUE].rpcs, share=1 / 2),
+    Source.NODES: Plan(rpcs=COMMANDS[Question.NODES].rpcs, share=1 / 6),
+    Source.ALLOCATIONS: Plan(rpcs=COMMANDS[Question.ALLOCATIONS].rpcs, share=1 / 12),
+    Source.USAGE: Plan(rpcs=2, share=1 / 16),
+    Source.LOAD: Plan(rpcs=COMMANDS[Question.LOAD].rpcs, share=1 / 60),
 }
-"""squeue asks for jobs and partitions, `scontrol show node` for nodes and partitions, and `scontrol --details show job`
-for jobs and nodes. sstat asks for the federation and for the steps of one job.
-"""
+"""sstat, the source of the usage, asks for the federation and for the steps of one job."""
 ALWAYS = (Source.JOBS, Source.NODES)
 """The sources that are read even if nobody looks."""
 
@@ -78,15 +103,27 @@ class Allowance:
         self._settings = settings
         self._sent: deque[tuple[float, int, bool]] = deque()
         """Times, numbers of requests, and whether a user's action has caused them."""
+        self._load: Load | None = None
+        self._load_at = 0.0
 
     def same(self) -> Allowance:
         """Return an unused allowance with the same limits."""
         return Allowance(self._settings)
 
-    def allowed(self, *, looking: bool) -> float:
+    def allowed(self, *, looking: bool, now: float) -> float:
         """Return the number of requests that are allowed in a minute."""
         settings = self._settings
-        return settings.requests_per_minute if looking else settings.idle_requests_per_minute
+        usual = settings.requests_per_minute if looking else settings.idle_requests_per_minute
+        return usual / self.load_factor(now)
+
+    def note_load(self, load: Load | None, now: float) -> None:
+        """Note what sdiag tells; None if the site keeps it from its users."""
+        self._load, self._load_at = load, now
+
+    def load_factor(self, now: float) -> float:
+        """Return the number by which the requests are divided because slurmctld is busy; 1 if it is not."""
+        is_known = self._load is not None and now - self._load_at < LOAD_KEPT_S
+        return load_factor(self._load) if is_known and self._load is not None else 1.0
 
     def count(self, rpcs: int, now: float) -> None:
         """Count requests that are sent now."""
@@ -96,6 +133,10 @@ class Allowance:
         """Count requests that a user's action causes. They do not delay the usual looks."""
         self._sent.append((now, rpcs, True))
 
+    def sent(self, now: float) -> int:
+        """Return the number of requests of the last minute."""
+        return sum(count for at, count, _ in self._sent if at > now - MINUTE_S)
+
     def wait_s(self, rpcs: int, *, looking: bool, now: float, is_usual: bool = False) -> float:
         """Return the seconds until this number of requests fits into the allowance; 0 means now.
 
@@ -104,7 +145,7 @@ class Allowance:
         while self._sent and self._sent[0][0] <= now - MINUTE_S:
             self._sent.popleft()
         sent = [(at, count) for at, count, of_action in self._sent if not (is_usual and of_action)]
-        excess = sum(count for _, count in sent) + rpcs - max(self.allowed(looking=looking), rpcs)
+        excess = sum(count for _, count in sent) + rpcs - max(self.allowed(looking=looking, now=now), rpcs)
         for at, count in sent:
             if excess <= 0:
                 break
@@ -112,6 +153,23 @@ class Allowance:
             if excess <= 0:
                 return at + MINUTE_S - now
         return 0.0
+
+
+def load_factor(load: Load) -> float:
+    """Return the number by which the requests are divided while slurmctld has this load."""
+    ratios = (
+        load.threads / BUSY.threads,
+        load.agent_queue / BUSY.agent_queue,
+        load.mean_cycle_s / BUSY.mean_cycle_s,
+    )
+    return min(MAX_LOAD_FACTOR, max(1.0, *ratios))
+
+
+def is_load_wanted(took_s: float, last: Asked | None, *, factor: float, now: float) -> bool:
+    """Return whether sdiag is to be asked before its next turn, after an answer that took so long."""
+    if last is not None and now - last.started < LOAD_AGAIN_S:
+        return False
+    return took_s >= SLOW_S or factor > 1.0
 
 
 def interval_s(source: Source, last: Asked | None, *, allowed: float) -> float:

@@ -12,10 +12,10 @@ from warpdeck.engines.slurm.capabilities import IMPOSSIBLE
 from warpdeck.engines.slurm.cluster.cluster import Cluster
 from warpdeck.engines.slurm.cluster.kept_answers import KeptAnswers
 from warpdeck.engines.slurm.cluster.polling import Allowance, Source
+from warpdeck.engines.slurm.cluster.questions import Question
 from warpdeck.engines.slurm.commands import SlurmCommands, command_error
 from warpdeck.engines.slurm.own_user import require_own_user
 from warpdeck.engines.slurm.reading.node_table import flags_of, partitions_of, read_nodes
-from warpdeck.engines.slurm.site import RESERVATIONS
 from warpdeck.model import NodeName
 from warpdeck.model.created_by_nonce import CreatedObject, find_created
 from warpdeck.ports.caller import Caller
@@ -85,7 +85,7 @@ class SlurmNodes:
         words = reservation_words(message.reservation, now=now)
         verb = "update" if message.instead else "create"
         await self._order("scontrol", verb, "reservation", *words)
-        self.kept.forget(*RESERVATIONS)
+        self.kept.forget_answer(Question.RESERVATIONS)
         if mark is not None:
             created = CreatedObject(
                 uid=caller.who.uid, request_id=mark, at_unix=now, job_id=0, label=message.reservation.name
@@ -96,7 +96,7 @@ class SlurmNodes:
     async def unreserve(self, caller: Caller, message: ask.ReservationRemove) -> results.Result:
         require_own_user(caller.who, self.cluster.uid)
         await self._order("scontrol", "delete", f"ReservationName={message.name}")
-        self.kept.forget(*RESERVATIONS)
+        self.kept.forget_answer(Question.RESERVATIONS)
         return results.Result()
 
     async def past(self, caller: Caller, message: ask.NodesAt) -> Rows[PastNodeRow]:
