@@ -5,6 +5,7 @@ layout.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 import msgspec
 
@@ -125,15 +126,16 @@ def used_words(used: UsageRow) -> list[str]:
     return used_in_words(**msgspec.structs.asdict(used))
 
 
-def code_head(snapshot: Mapping[str, object] | None) -> list[Line]:
+def code_head(snapshot: Mapping[str, object] | None, *, branch: str = "") -> list[Line]:
     """Return lines that identify the code that the job runs."""
     if not snapshot:
         return [(Cell("No snapshot: the job runs the current files of its folder", "muted"),)]
     head_commit = str(snapshot.get("head", ""))[:12] or "none"
+    on = f" on branch {printable(branch)}" if branch else ""
     changed = ", with uncommitted changes" if snapshot.get("dirty") else ""
     return [
         fact("code", f"tree {str(snapshot['tree'])[:12]}"),
-        fact("commit", f"{head_commit}{changed}"),
+        fact("commit", f"{head_commit}{on}{changed}"),
         fact("root", printable(str(snapshot["root"]))),
     ]
 
@@ -164,16 +166,40 @@ NO_CODE = (
 )
 
 
-def code_lines(snapshot: Mapping[str, object] | None, files: int, *, trouble: str = "") -> list[Line]:
+class CodeState(NamedTuple):
+    """The known facts about a snapshot. `trouble` says why its files are unknown."""
+
+    files: int = 0
+    branch: str = ""
+    changed_files: int | None = None
+    """Number of files that differ from the commit; None if that is unknown."""
+    added: int = 0
+    removed: int = 0
+    trouble: str = ""
+
+
+def code_lines(snapshot: Mapping[str, object] | None, state: CodeState) -> list[Line]:
     """Return the lines above the tree of files: the snapshot, and its files or the problem."""
-    lines = code_head(snapshot)
-    if trouble:
-        lines.append(fact("error", printable(trouble), "warn"))
+    lines = code_head(snapshot, branch=state.branch)
+    if state.trouble:
+        lines.append(fact("error", printable(state.trouble), "warn"))
     elif snapshot:
-        lines.append(fact("files", f"{files}; press Enter to open one"))
+        lines.append(fact("files", f"{state.files}; press Enter to open one"))
+        if state.changed_files is not None:
+            lines.append((fact("changed", "")[0], *_changes(state)))
     else:
         lines += [(), *(fact(title, words) for title, words in NO_CODE)]
     return [*lines, ()]
+
+
+def _changes(state: CodeState) -> Line:
+    if not state.changed_files:
+        return (Cell("nothing since the commit", "muted"),)
+    return (
+        Cell(f"{plural(state.changed_files, 'file')} since the commit  "),
+        Cell(f"+{state.added}", "added"),
+        Cell(f" -{state.removed}", "removed"),
+    )
 
 
 def file_text(data: bytes) -> str:
