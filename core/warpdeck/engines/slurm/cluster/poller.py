@@ -24,6 +24,7 @@ from .answers import AnswerLost, Answers, Reading
 from .cluster import Cluster
 from .cluster_load import ClusterLoad
 from .job_changes import JobChanges, compare, find_vanished
+from .node_reading import told_reasons
 from .polling import (
     ALWAYS,
     MINUTE_S,
@@ -404,13 +405,18 @@ class Poller:
     async def _read_nodes(self, reading: Reading) -> None:
         text = await reading.text()
         partitions, _ = await self._read_seldom(Question.PARTITIONS)
-        rows = read_nodes(text, at=self._cluster.clock() - (self._monotonic() - reading.begun))
+        begun = self._cluster.clock() - (self._monotonic() - reading.begun)
+        reasons = await told_reasons(
+            self._commands, text, count=lambda rpcs: self._allowance.count(rpcs, self._monotonic())
+        )
+        rows = read_nodes(text, at=begun, reasons=reasons)
         self._cluster.put_nodes(
             rows,
             partitions_of(text),
             read_partitions(partitions, rows),
             flags_of(text),
             gpus_in_use(text),
+            begun=begun,
         )
         await self.allocations.confirm()
 
