@@ -145,7 +145,9 @@ def unreachable(row: JobRow, lost: Mapping[str, float | None], *, now: float) ->
 
 @lru_cache(maxsize=1024)
 def _names(node_list: str) -> tuple[str, ...]:
-    from warpdeck.notation.values.hostlist import expand  # only for unreachable nodes, so not before the first frame
+    from warpdeck.notation.values.hostlist import (
+        expand,  # only for unreachable nodes, so not before the first frame
+    )
 
     try:
         return tuple(expand(node_list))
