@@ -139,9 +139,9 @@ async def test_a_log_is_searched_with_the_users_own_keys(folder: Path) -> None:
         await ui.shows("step", "^f Search")
         await ui.press("slash", "ctrl+f", *"loss", "enter")
         await ui.shows("/loss: line")
-        before = ui.line(-2)
+        before = ui.line(-3)
         await ui.press("comma")
-        await ui.until(lambda: ui.line(-2) != before, "the next match")
+        await ui.until(lambda: ui.line(-3) != before, "the next match")
         await ui.press("escape")
         await ui.hides("/loss")
         assert ui.app.screen.place == "job"  # type: ignore[attr-defined]

@@ -226,7 +226,8 @@ async def test_the_snapshot_of_a_job_can_be_read_and_compared(folder: Path) -> N
             await ui.shows_notification(f"Submitted job {layers - 1}")
         # The new job's row may arrive after these keys. It must not move the cursor then.
         await ui.press("g", "enter", "s")
-        await ui.shows("job 1", "[Code]", "files 2", "model.py", "train.sh")
+        await ui.shows("job 1", "[Code]", "files 2", "model.py", "train.sh", "on branch")
+        await ui.shows("nothing since the commit", "layers = 2")
         await ui.press("D")
         await ui.shows("job 1 (-) to its folder now (+)", "1 changed", "- layers = 2", "+ layers = 3")
         await ui.press("escape", "equals_sign")
@@ -239,6 +240,8 @@ async def test_the_snapshot_of_a_job_can_be_read_and_compared(folder: Path) -> N
         await ui.shows("model.py   (job snapshot)", "layers = 2")
         await ui.press("escape")
         await ui.shows("[Code]")
+        ui.app.navigation.open_job("2", pane="code")
+        await ui.shows("1 file since the commit  +1 -1", "- layers = 2", "+ layers = 3")
 
 
 async def test_a_long_paste_is_shown_at_its_end_and_keeps_the_layout(folder: Path) -> None:

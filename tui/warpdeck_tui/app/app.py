@@ -377,6 +377,7 @@ class DeckApp(TerminalApp):
                 screen.recolour()
             if isinstance(screen, DeckScreen) and screen.has_arrived:
                 screen.draw()
+                screen.draw_top()
                 break
 
     def commands(self, screen: Screen[Any]) -> Iterable[Command]:

@@ -15,11 +15,10 @@ from warpdeck_tui.table.bindings import bindings
 from warpdeck_tui.user_files.saved_views import (
     View,
     Views,
-    parse_columns,
     sort_text,
 )
 from warpdeck_tui.viewmodels.jobs.arrays import Fold, fold_key
-from warpdeck_tui.viewmodels.jobs.job_columns import JOB_COLUMNS, JobRows
+from warpdeck_tui.viewmodels.jobs.job_columns import JobRows
 from warpdeck_tui.viewmodels.jobs.listing import Choice, Listing
 from warpdeck_tui.viewmodels.jobs.queue import summary
 from warpdeck_tui.widgets.cells import printable
@@ -170,18 +169,8 @@ class QueueScreen(JobListScreen):
         )
 
     def action_columns(self) -> None:
-        def use(text: str | None) -> None:
-            if text:
-                names = parse_columns(text)
-                if self.change_views(lambda views: msgspec.structs.replace(views, columns=names)):
-                    self.use_columns(names)
+        def keep(names: tuple[str, ...] | None) -> None:
+            if names:
+                self.change_views(lambda views: msgspec.structs.replace(views, columns=names))
 
-        self.app.push_screen(
-            screens.Ask(
-                f"Columns: {' '.join(JOB_COLUMNS)}",
-                required="Enter at least one column",
-                value=" ".join(self.columns),
-                check=parse_columns,
-            ),
-            use,
-        )
+        self.app.push_screen(screens.ColumnPicker(self.columns, self.use_columns), keep)

@@ -25,6 +25,8 @@ LATER = (
     ),
     *(f"warpdeck_tui.screens.{name}" for name in ("history", "sessions", "themes", "admin")),
     "warpdeck_tui.data.server_start",
+    *(f"warpdeck_tui.viewmodels.{name}" for name in ("jobs.preview", "site.quota")),
+    "warpdeck_tui.screens.shared.column_picker",
     "warpdeck_tui.app.left_sessions",
     *(f"warpdeck_tui.{name}" for name in ("table.actions.requests", "viewmodels.shell.scheduler_line")),
     "warpdeck.snapshots",

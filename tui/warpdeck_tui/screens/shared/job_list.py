@@ -156,6 +156,7 @@ class JobListScreen(DeckScreen):
         if pane.display == shown and told.display != shown:
             return
         pane.display, told.display = shown, not shown
+        self.table.use_columns(columns_of(self.columns, beside=shown))
         if not shown:
             pane.stop()
         self._tell()
@@ -274,8 +275,10 @@ class JobListScreen(DeckScreen):
             self.app.notify("No sort column. Press s to choose one", severity="warning")
 
     def use_columns(self, names: tuple[str, ...]) -> None:
+        """Show these columns, also below a dialog."""
         self.columns = names
-        self.table.use_columns(columns_of(names))
+        self.table.use_columns(columns_of(names, beside=self.query_one(Preview).display))
+        self.table.update(self.rows(now=time.time()))
         self.tick()
 
     def action_copy(self) -> None:

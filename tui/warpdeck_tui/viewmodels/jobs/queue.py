@@ -17,7 +17,6 @@ from warpdeck.notation.values.durations import format_duration
 from warpdeck.protocol.job_rows import JobRow
 from warpdeck_tui.viewmodels.cells import Cell, Line, age, due, left, plural
 from warpdeck_tui.widgets.cells import printable, shortened
-from warpdeck_tui.widgets.meter import bar
 
 from .arrays import Fold, is_task
 from .order import rank
@@ -72,14 +71,6 @@ def used_of_limit(row: JobRow, now: float) -> float | None:
     if ran is None or row.end is not None or not row.time_limit_s:
         return None
     return 100 * ran / row.time_limit_s
-
-
-def progress(row: JobRow, now: float, width: int) -> str:
-    """Return the elapsed share of the time limit as a bar, or "" if the job has no limit or is not
-    running.
-    """
-    used = used_of_limit(row, now)
-    return "" if used is None else bar(used, width).rstrip().ljust(width, "░")
 
 
 def is_idle(row: JobRow, now: float) -> bool:
