@@ -182,7 +182,7 @@ async def test_no_impossible_action_sends_anything(folder: Path, place: str) -> 
     async with run_app(folder, adapt=slurm, size=(140, 40)) as ui:
         await ui.cluster.submit("runs")
         await ui.cluster.submit("shell", argv=("bash",), pty=PtySize())
-        await ui.shows("● R", "interactive")
+        await ui.shows("● R", "shell")
         if place != "history":
             await open_screen(ui, place)
             asked = answered(ui)
