@@ -135,7 +135,7 @@ def test_idle_gpus_are_highlighted() -> None:
     starting = task(2, 1, gpus=2, gpu_util_pct=0)
     assert JOB_COLUMNS["util"].job(idle, NOW) == ("idle 0%", "warn")
     assert JOB_COLUMNS["util"].job(starting, NOW - 590).text == "0%"
-    assert text(listed({1: idle, 2: task(2, 1, gpus=1, gpu_util_pct=80)}), 0)[8] == "1 idl"
+    assert text(listed({1: idle, 2: task(2, 1, gpus=1, gpu_util_pct=80)}), 0)[9] == "1 idle"
 
 
 @pytest.mark.parametrize("column", SORTED_BY)

@@ -12,7 +12,6 @@ from warpdeck_tui.screens.queue import QueueScreen
 from warpdeck_tui.screens.shared.deck_screen import DeckScreen
 from warpdeck_tui.widgets.virtual_table import VirtualTable
 
-
 NO_JOB_YET = "No job to show. Press 1 and move the cursor to a job, then 3"
 
 
