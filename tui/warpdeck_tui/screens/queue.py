@@ -21,6 +21,7 @@ from warpdeck_tui.viewmodels.jobs.arrays import Fold, fold_key
 from warpdeck_tui.viewmodels.jobs.job_columns import JobRows
 from warpdeck_tui.viewmodels.jobs.listing import Choice, Listing
 from warpdeck_tui.viewmodels.jobs.queue import summary
+from warpdeck_tui.widgets.cells import printable
 from warpdeck_tui.widgets.rows import RowSource
 
 REST_S = 0.005
@@ -60,7 +61,7 @@ class QueueScreen(JobListScreen):
             self.draw()
 
     def rows(self, *, now: float) -> RowSource:
-        return JobRows(self.listing, self.columns, now=now)
+        return JobRows(self.listing, self.columns, now=now, lost=self.deck.board.lost)
 
     def array(self, key: str) -> Fold | None:
         return self.listing.fold(key)
@@ -112,7 +113,7 @@ class QueueScreen(JobListScreen):
 
     def nothing(self) -> str:
         if not self.deck.board.ready:
-            return "Connecting..."
+            return printable(self.deck.board.away) or "Connecting..."
         if self.filter_text:
             return self.no_match()
         others = not self.deck.everybody and bool(self.deck.board.jobs)

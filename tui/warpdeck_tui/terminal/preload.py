@@ -24,6 +24,7 @@ LATER = (
         "warpdeck_tui.data.submission",
     ),
     *(f"warpdeck_tui.screens.{name}" for name in ("history", "sessions", "themes", "admin")),
+    "warpdeck_tui.data.server_start",
     *(f"warpdeck_tui.viewmodels.{name}" for name in ("jobs.preview", "site.quota")),
     "warpdeck_tui.screens.shared.column_picker",
     "warpdeck_tui.app.left_sessions",

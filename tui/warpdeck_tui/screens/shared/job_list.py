@@ -231,7 +231,7 @@ class JobListScreen(DeckScreen):
         told = self.query_one("#told", Static)
         self.query_one(Preview).show(row, array)
         if told.display:
-            lines = [] if row is None else [in_full(row, now=now)]
+            lines = [] if row is None else [in_full(row, now=now, lost=self.deck.board.lost)]
             if array is not None:
                 lines = [array_in_full(array, now=now)]
             told.update(paint(lines, self.deck.palette), layout=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -15,7 +15,17 @@ from warpdeck_tui.widgets.rows import KnownRows
 
 from .arrays import Fold
 from .listing import Listing, key_of
-from .queue import clock, full_name, is_idle, is_unmeasured, ran_s, used_of_limit, where
+from .queue import (
+    NONE_LOST,
+    clock,
+    full_name,
+    is_idle,
+    is_unmeasured,
+    ran_s,
+    unreachable,
+    used_of_limit,
+    where,
+)
 
 GAUGE_WIDTH = 8
 """Width of a column with a percentage: a short bar and the number."""
@@ -47,10 +57,21 @@ class JobColumn(NamedTuple):
 
 
 class JobRows(KnownRows):
-    """The rows of a listing, each created when it is displayed. Elapsed times count up to `now`."""
+    """The rows of a listing, each created when it is displayed. Elapsed times count up to `now`.
 
-    def __init__(self, listing: Listing, columns: Sequence[str], *, now: float) -> None:
+    `lost` are the unreachable nodes, with the time of their last reading.
+    """
+
+    def __init__(
+        self,
+        listing: Listing,
+        columns: Sequence[str],
+        *,
+        now: float,
+        lost: Mapping[str, float | None] = NONE_LOST,
+    ) -> None:
         self._listing = listing
+        self._lost = lost
         self._entries = listing.entries
         self._columns = columns
         self._now = now
@@ -63,7 +84,21 @@ class JobRows(KnownRows):
         if isinstance(entry, Fold):
             return array_row(entry, self._columns, now=self._now)
         line = job_row(entry, self._columns, now=self._now)
+        if self._lost:
+            line = self._doubted(entry, line)
         return self._below(entry, line) if self._listing.stands_below(entry) else line
+
+    def _doubted(self, row: JobRow, line: Row) -> Row:
+        """Return the row of a job, marked if one of its nodes is unreachable, so that nobody knows whether it runs."""
+        gone = unreachable(row, self._lost, now=self._now)
+        if not gone:
+            return line
+        cells = dict(zip(self._columns, line, strict=True))
+        doubted = {
+            "state": Cell(f"{glyph('NODE_FAIL')} {row.state_short}?", "NODE_FAIL"),
+            "where": Cell(gone, "NODE_FAIL"),
+        }
+        return tuple(doubted.get(name, cell) for name, cell in cells.items())
 
     def _below(self, row: JobRow, line: Row) -> Row:
         """Return the row of a task below the row of its array.
