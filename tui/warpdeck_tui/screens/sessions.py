@@ -6,6 +6,7 @@ import asyncio
 import time
 from typing import ClassVar, NamedTuple
 
+from rich.text import Text
 from textual import work
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -14,12 +15,13 @@ from textual.widgets import Static
 
 from warpdeck.base.errors import UserError
 from warpdeck.protocol.job_rows import ForwardRow, JobRow
-from warpdeck_tui.screens.shared.deck_screen import DeckScreen, Folded, paint
+from warpdeck_tui.screens.shared.deck_screen import DeckScreen, paint
 from warpdeck_tui.screens.shared.frames import Frame
 from warpdeck_tui.screens.shared.key_line import KeyLine
 from warpdeck_tui.screens.shared.preview import FIRST_COLUMNS
 from warpdeck_tui.table.bindings import bindings
 from warpdeck_tui.viewmodels import Cell, Line
+from warpdeck_tui.viewmodels.cells import folded
 from warpdeck_tui.viewmodels.shell.replay import Screen
 from warpdeck_tui.viewmodels.shell.sessions import (
     FORWARD,
@@ -85,6 +87,7 @@ class SessionsScreen(DeckScreen):
         super().__init__()
         self._forwards: list[ForwardRow] = []
         self._ticks = 0
+        self._drawn = Text()
         self._seen: dict[str, ShownSessions] = {}
         """The screens of the sessions that were looked at, by job key."""
         self._whole: tuple[str, str] = ("", "")
@@ -181,12 +184,15 @@ class SessionsScreen(DeckScreen):
         styles = self.styles_now
         if live is not None and row is not None:
             rows = max(1, frame.size.height or GLANCE_ROWS)
-            frame.show_title(paint([glance_title(row)], styles))
-            pane.update(glance_text(live.screen.lines(), rows=rows, styles=styles), layout=False)
+            title, drawn = glance_title(row), glance_text(live.screen.lines(), rows=rows, styles=styles)
         else:
             title, lines = self._facts(row)
-            frame.show_title(paint([title], styles))
-            pane.update(Folded(lines, styles), layout=False)
+            width = max(1, frame.size.width)
+            drawn = paint([part for line in lines for part in folded(line, width)], styles)
+        frame.show_title(paint([title], styles))
+        if drawn != self._drawn:
+            self._drawn = drawn
+            pane.update(drawn, layout=False)
 
     def _facts(self, row: JobRow | None) -> tuple[Line, list[Line]]:
         """Return the title and the facts about the session or the forward under the cursor."""
