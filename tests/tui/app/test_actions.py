@@ -16,6 +16,7 @@ from warpdeck_tui.screens.queue import QueueScreen
 from warpdeck_tui.screens.reserve import Reserve
 from warpdeck_tui.screens.rule import RuleForm
 from warpdeck_tui.screens.sessions import SessionsScreen
+from warpdeck_tui.screens.shared.column_picker import ColumnPicker
 from warpdeck_tui.screens.shared.confirm_tasks import ConfirmTasks
 from warpdeck_tui.screens.shared.deck_screen import TextPane
 from warpdeck_tui.screens.shared.dialogs import Ask, Choose, Confirm, DonePage, Fill, HelpPage, TextPage
@@ -55,6 +56,7 @@ OWNERS: dict[str, tuple[type[DOMNode], ...]] = {
     "sweep": (SweepGrid,),
     "add": (NodeAdd,),
     "choose": (Choose,),
+    "columns": (ColumnPicker,),
     "fill": (Fill,),
     "done": (DonePage,),
     "page": (HelpPage, TextPage),

@@ -32,7 +32,7 @@ SCREEN_ACTIONS = (
         CHANGES,
     ),
     Action(
-        "app", "timing", "ctrl+t", "Key latency", "show in the header how long the last key took to be drawn"
+        "app", "timing", "ctrl+t", "Key latency", "show in the title how long the last key took to be drawn"
     ),
     Action(
         "app",
