@@ -432,8 +432,8 @@ class StaticCore:
         return ["train.py"]
 
 
-def static_app() -> DeckApp:
+def static_app(*, theme: str = "") -> DeckApp:
     """Return the app over the static data."""
-    app = DeckApp(Paths("/nowhere"), everybody=True)
+    app = DeckApp(Paths("/nowhere"), everybody=True, theme=theme)
     app.core = StaticCore()  # type: ignore[assignment]
     return app

@@ -27,8 +27,11 @@ from warpdeck.protocol.job_rows import JobRow
 from warpdeck.protocol.node_rows import NodeRow, PastNodeRow
 from warpdeck.protocol.request_base import RequestMessage
 from warpdeck_tui.terminal.glyph_sets import in_words
+from warpdeck_tui.viewmodels.job_page import side as job_side
+from warpdeck_tui.viewmodels.job_page.details import groups
+from warpdeck_tui.viewmodels.job_page.events import events
 from warpdeck_tui.viewmodels.jobs import job as job_page
-from warpdeck_tui.viewmodels.jobs.job_columns import JobRows, columns_of, job_row
+from warpdeck_tui.viewmodels.jobs.job_columns import JobRows, Row, columns_of, job_row
 from warpdeck_tui.viewmodels.jobs.listing import Choice, Listing
 from warpdeck_tui.viewmodels.jobs.queue import summary
 from warpdeck_tui.viewmodels.nodes.gpu_map import METRIC_WORDS, METRICS, gpu_lines, plain_cell
@@ -62,7 +65,9 @@ PAST_JOBS = 100
 SITE_EVENTS = 40
 """Number of the latest events that are shown. `sacct` lists earlier jobs."""
 LOG_BYTES, LOG_LINES = 16 * 1024, 40
-_PICTURES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[▁▂▃▄▅▆▇█▉▊▋▌▍▎▏░]+")
+NO_BARS_WIDTH = 0
+"""The width of a page that has no room for bars."""
+_PICTURES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[▁▂▃▄▅▆▇█▉▊▋▌▍▎▏░━╸─]+")
 """Matches the color sequences of logs, and bars. The number is printed beside each bar anyway."""
 Text = list[str]
 
@@ -172,11 +177,18 @@ async def _node(client: AsyncioClient, wanted: PlainRequest) -> Text:
 
 async def _job(client: AsyncioClient, wanted: PlainRequest) -> Text:
     detail, now = await client.ask(requests.JobInfo(job=wanted.what)), time.time()
-    shown: list[Line] = [job_page.head(detail.row, now=now), (), *job_page.details(detail, now=now)]
-    lines = _text(shown)
+    lines = _text([job_page.head(detail.row, now=now)])
+    for group in groups(detail, now=now).values():
+        if group.lines:
+            lines += ["", f"{group.title}:", *_text(group.lines)]
     if detail.gpus:
-        lines += ["", *_text(job_page.gpu_lines(detail))]
-    lines += ["", *_text(job_page.events(detail)), "", f"end of the log, at most {LOG_LINES} lines:"]
+        lines += ["", "GPUs:", *_text(job_side.gpu_lines(detail))]
+    lines += [
+        "",
+        *_text(events(detail, now=now, width=NO_BARS_WIDTH)),
+        "",
+        f"end of the log, at most {LOG_LINES} lines:",
+    ]
     try:
         async with client.log(wanted.what, offset=-LOG_BYTES) as log:
             data = b"".join([chunk async for chunk in log])
@@ -295,7 +307,7 @@ def _text(lines: Iterable[Line]) -> Text:
     return ["".join(cell.text for cell in line) for line in lines]
 
 
-def _table(titles: Sequence[str], rows: Sequence[Line]) -> Text:
+def _table(titles: Sequence[str], rows: Sequence[Row]) -> Text:
     """Return a table with columns as wide as needed, so that nothing is cut off."""
     texts = [list(titles), *([in_words(cell.text) for cell in row] for row in rows)]
     widths = [max(cell_len(line[at]) for line in texts if at < len(line)) for at in range(len(titles))]

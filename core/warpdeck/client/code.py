@@ -35,6 +35,21 @@ def diff_with_now(snapshot: Mapping[str, Any]) -> str:
     return store_of(snapshot).diff(snapshot["tree"], tree_now(snapshot))
 
 
+def branch(snapshot: Mapping[str, Any]) -> str:
+    """Return the branch of which the snapshot was taken, or "" if there is none. Raises UserError."""
+    return str(store_of(snapshot).meta(snapshot["tree"]).get("branch", ""))
+
+
+def diff_with_commit(snapshot: Mapping[str, Any]) -> str:
+    """Return a unified diff from the commit on which a snapshot is based to the snapshot. Raises UserError.
+
+    A snapshot without a commit has no such diff, and the one of another user is not compared.
+    """
+    if not snapshot.get("head") or snapshot.get("uid", os.geteuid()) != os.geteuid():
+        return ""
+    return store_of(snapshot).diff_with_commit(snapshot["head"], snapshot["tree"], root=snapshot["root"])
+
+
 def tree_now(snapshot: Mapping[str, Any]) -> str:
     """Return the id of a tree with the current content of the snapshot's folder. Raises UserError."""
     from warpdeck.snapshots import capture_folder  # Imported here for the same reason as in store_of.

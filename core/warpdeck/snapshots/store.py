@@ -162,6 +162,17 @@ class SnapshotStore:
         argv = ["diff", "--no-color", "--no-ext-diff", "--no-textconv", "--text", old, new]
         return self._git(*argv).decode("utf-8", "replace")
 
+    def diff_with_commit(self, commit: str, tree: str, *, root: str) -> str:
+        """Return a unified diff from a commit of the user's repository at `root` to a tree of this store.
+
+        Raises UserError if the repository does not have the commit any more.
+        """
+        self.check_own()
+        argv = ["diff", "--no-color", "--no-ext-diff", "--no-textconv", "--text", commit, tree]
+        objects = os.path.join(self.path, "objects")
+        env = {**git_environment(), "GIT_ALTERNATE_OBJECT_DIRECTORIES": objects}
+        return run_git(["-c", "core.fsmonitor=false", *argv], cwd=root, env=env).decode("utf-8", "replace")
+
     def _git(self, *argv: str, data: bytes = b"") -> bytes:
         if self._uid != os.geteuid():
             return run_git_as(self._uid, argv, store=self.path)

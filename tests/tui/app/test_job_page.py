@@ -59,8 +59,9 @@ async def test_every_pane_has_a_key_and_tab_cycles_through_the_panes(folder: Pat
         await ui.shows("● R")
         await ui.press("enter")
         for key, words in (
-            ("d", ("[Details]", "10:00", "script")),
-            ("p", ("[GPUs]", "UUIDs", "GPU-gpu01-0")),
+            ("d", ("[Details]", "Requested", "10:00", "Where and when")),
+            ("G", ("Script", "echo hello")),
+            ("p", ("[GPUs]", "1 GPU", "UTILIZATION", "gpu01:0", "°C")),
             ("s", ("[Code]", "No snapshot")),
             ("e", ("[Events]", "submitted by", "running on gpu01")),
             ("l", ("[Log]",)),

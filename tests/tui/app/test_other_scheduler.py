@@ -17,14 +17,14 @@ from warpdeck.model import PtySize
 from warpdeck.ports.engine import Action
 from warpdeck.protocol.job_rows import GpuUse, JobDetail, JobRow
 from warpdeck.protocol.node_rows import GpuRow, NodeRow
-from warpdeck.protocol.site_rows import EngineRow
+from warpdeck.protocol.site_rows import EngineRow, SiteGatewayRow
 from warpdeck_tui.plain import PlainRequest, screen_text
 from warpdeck_tui.table.actions import ACTIONS
 from warpdeck_tui.table.actions.requests import REQUESTS, requests_of
 from warpdeck_tui.table.bindings import command_of
 from warpdeck_tui.viewmodels import Line
+from warpdeck_tui.viewmodels.job_page.gpus import Sources, gpu_page
 from warpdeck_tui.viewmodels.jobs.environment import environment_lines
-from warpdeck_tui.viewmodels.jobs.job import gpu_page
 from warpdeck_tui.viewmodels.jobs.job_columns import job_row
 from warpdeck_tui.viewmodels.nodes.gpu_map import MapContext, all_unmeasured, gpu_cell, legend
 from warpdeck_tui.viewmodels.nodes.node_page import Missing, page
@@ -94,6 +94,16 @@ def test_the_line_has_name_age_and_rate() -> None:
         " Slurm 24.11 · hpc1   not read yet   1 request/min"
     ]
     assert shown(80, cluster="", version="", requests_a_minute=None) == [" Slurm   read 25 s ago"]
+
+
+def test_the_line_tells_that_the_answers_come_from_the_site_gateway() -> None:
+    site = SiteGatewayRow(owner="svc", requests_a_minute=4.0)
+    own = [" Slurm 24.11 · hpc1   read 25 s ago   0 requests/min"]
+    assert shown(80, requests_a_minute=0.0, site_gateway=site) == [
+        " Slurm 24.11 · hpc1   read 25 s ago   site gateway, 4 requests/min"
+    ]
+    lost = SiteGatewayRow(owner="svc", requests_a_minute=4.0, problem="it does not run")
+    assert shown(80, requests_a_minute=0.0, site_gateway=lost) == own
 
 
 @pytest.mark.parametrize(
@@ -329,16 +339,19 @@ def test_the_page_of_a_node_says_what_is_not_measured() -> None:
 
 def test_gpus_of_a_job_without_readings_are_not_shown_as_zero() -> None:
     row = RUNNING
-    assert texts(gpu_page(JobDetail(row=row))) == ["2 GPUs allocated; which ones is unknown"]
-    assert texts(gpu_page(JobDetail(row=replace(row, state="PENDING", start=None)))) == [
-        "No GPU allocated yet"
-    ]
+
+    def page_of(detail: JobDetail) -> list[str]:
+        return texts(gpu_page(detail, Sources({}), width=100))
+
+    assert page_of(JobDetail(row=row)) == ["2 GPUs allocated; which ones is unknown"]
+    assert page_of(JobDetail(row=replace(row, state="PENDING", start=None))) == ["No GPU allocated yet"]
     use = GpuUse(node="n1", index=3, uuid="", util_pct=None, mem_used_bytes=None, mem_bytes=0)
-    assert texts(gpu_page(JobDetail(row=row, gpus=[use]))) == ["n1:3      no readings"]
+    assert page_of(JobDetail(row=row, gpus=[use]))[1:] == ["n1:3       no readings"]
     unknown = replace(use, index=-1)
-    assert texts(gpu_page(JobDetail(row=row, gpus=[unknown]))) == ["n1:?      no readings"]
+    assert page_of(JobDetail(row=row, gpus=[unknown]))[1:] == ["n1:?       no readings"]
     sampled = replace(use, util_pct=40, mem_used_bytes=2 << 30, source="sampler")
-    assert texts(gpu_page(JobDetail(row=row, gpus=[sampled])))[0].endswith(" 40%  2G (sampler)")
+    (line,) = page_of(JobDetail(row=row, gpus=[sampled]))[2:]
+    assert " 40% " in line and " 2G " in line and line.endswith(" (sampler)")
     assert job_row(row, ("util",), now=NOW)[0].text == "n/a"
     assert job_row(row, ("util",), now=NOW - 3590.0)[0].text.strip("·") == ""
     measured = replace(row, gpu_util_pct=0)
@@ -356,13 +369,9 @@ def test_idle_gpus_are_not_denied_where_nobody_measures() -> None:
 
 
 def test_an_environment_that_nobody_recorded_is_not_called_empty() -> None:
-    assert texts(environment_lines({}, is_recorded=False)) == ["", "environment   not recorded"]
-    assert texts(environment_lines({})) == ["", "environment   0 variables"]
-    assert texts(environment_lines({"A": "1"}, is_recorded=False)) == [
-        "",
-        "environment   1 variable",
-        "  A=1",
-    ]
+    assert texts(environment_lines({}, is_recorded=False)) == ["not recorded"]
+    assert texts(environment_lines({})) == ["0 variables"]
+    assert texts(environment_lines({"A": "1"}, is_recorded=False)) == ["1 variable", "A=1"]
 
 
 def test_the_legend_of_owners_explains_unknown_jobs_only_where_they_occur() -> None:

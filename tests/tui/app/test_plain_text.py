@@ -24,7 +24,7 @@ EXPECTED_TEXTS = {
     "gpus": ("utilization:", "gpu01 mixed: ", "%", "owner:"),
     "nodes": ("NODE", "gpu02"),
     "node": ("gpu01", "GPU 0", "driver"),
-    "job": ("llama", "work dir", "end of the log", "step"),
+    "job": ("llama", "work dir", "end of the log", "Steps:", "submitted by"),
     "history": ("of 1 finished jobs", "over", "exit 0"),
     "usage": ("GPU-hours", ME),
     "idle": ("No idle GPUs",),

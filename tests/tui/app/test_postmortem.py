@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 from tests.tui.app.app_pilot import run_app
-from tests.tui.app.test_viewmodels import NOW, ended, words
+from tests.tui.app.test_viewmodels import NOW, details, ended, words
 
 from warpdeck.protocol.job_rows import GpuUse, JobDetail, StepRow, UsageRow
-from warpdeck_tui.viewmodels.jobs import job as view
 from warpdeck_tui.viewmodels.jobs.postmortem import LAST_LINES, post_mortem
 
 GIB = 2**30
@@ -77,7 +76,7 @@ def test_the_details_list_steps_with_their_usage() -> None:
         id="1.0", name="train", state="FAILED", start=NOW - 90, end=NOW, exit_code="2:0", gpus=8, tasks=8
     )
     step.node_list, step.used = "gpu01", UsageRow(gpu_util_pct=91.0)
-    shown = "\n".join(words(line) for line in view.details(JobDetail(row=ended(), steps=[step]), now=NOW))
+    shown = "\n".join(words(line) for line in details(JobDetail(row=ended(), steps=[step])))
     assert "1.0          ✗ FAILED  exit 2  1:30  train  8 tasks, 8 GPUs on gpu01  GPUs at 91 %" in shown
 
 
@@ -91,4 +90,4 @@ async def test_a_failed_jobs_page_shows_the_cause_and_the_last_lines(folder: Pat
             "exit 1 on gpu01", "GPU out of memory at ", "torch.OutOfMemoryError: CUDA out of memory"
         )
         await ui.press("d")
-        await ui.shows("cause GPU out of memory", "last lines", "loss.backward()")
+        await ui.shows("Why it failed", "cause GPU out of memory", "last lines", "loss.backward()")

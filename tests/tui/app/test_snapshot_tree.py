@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from warpdeck_tui.viewmodels.jobs.job import code_lines, file_text
+from warpdeck_tui.viewmodels.jobs.job import CodeState, code_lines, file_text
 from warpdeck_tui.viewmodels.jobs.tree import OPEN_AT_MOST, tree_of, tree_rows
 
 FILES = ["train.py", "src/model/attention.py", "src/data.py", "a\x1b[31m.py", "docs/x.md"]
@@ -49,7 +49,24 @@ def test_binary_files_are_not_shown_as_text() -> None:
 
 
 def test_a_job_without_a_snapshot_shows_the_reason_and_the_next_step() -> None:
-    words = "\n".join("".join(cell.text for cell in line) for line in code_lines(None, 0))
+    words = "\n".join("".join(cell.text for cell in line) for line in code_lines(None, CodeState()))
     assert "No snapshot" in words
     assert "git repository" in words
     assert "git init" in words
+
+
+def test_changed_files_and_their_folders_show_added_and_removed_lines() -> None:
+    rows = tree_rows(tree_of(FILES), {"src/data.py": (3, 1), "src/model/attention.py": (2, 0)})
+    cells = {key: [cell.text for cell in line[1:3]] for key, line in rows}
+    assert cells["src/"] == ["+5", "-1"]
+    assert cells["src/model/"] == ["+2", ""]
+    assert cells["src/data.py"] == ["+3", "-1"]
+    assert cells["train.py"] == ["", ""]
+
+
+def test_the_head_of_the_code_names_branch_and_changes() -> None:
+    snapshot = {"tree": "t" * 40, "head": "a" * 40, "root": "/w", "dirty": True}
+    state = CodeState(files=5, branch="main", changed_files=2, added=5, removed=1)
+    text = "\n".join("".join(cell.text for cell in line) for line in code_lines(snapshot, state))
+    assert "commit aaaaaaaaaaaa on branch main, with uncommitted changes" in text
+    assert "changed 2 files since the commit  +5 -1" in text

@@ -56,6 +56,19 @@ async def test_an_error_is_shown_beside_its_field_and_the_form_stays_open(folder
         await ui.shows("from-script", "● R")
 
 
+async def test_the_error_of_a_script_disappears_when_it_is_corrected(folder: Path) -> None:
+    async with run_app(folder) as ui:
+        await ui.press("n", "enter")
+        await ui.until(lambda: ui.app.screen.query_one("#script-error").display, "the error is shown")
+        area = ui.app.screen.query_one(TextArea)
+        area.text = "#!/bin/sh\n#SBATCH --nonsense\ntrue\n"
+        await ui.until(lambda: not ui.app.screen.query_one("#script-error").display, "a script is there")
+        await ui.press("enter")
+        await ui.until(lambda: ui.app.screen.query_one("#text-error").display, "the option is refused")
+        area.text = "#!/bin/sh\n#SBATCH --gpus=1\ntrue\n"
+        await ui.until(lambda: not ui.app.screen.query_one("#text-error").display, "the option is valid")
+
+
 async def test_an_impossible_number_of_gpus_is_reported_at_its_field(folder: Path) -> None:
     async with run_app(folder) as ui:
         await open_form(ui)
@@ -213,7 +226,8 @@ async def test_the_snapshot_of_a_job_can_be_read_and_compared(folder: Path) -> N
             await ui.shows_notification(f"Submitted job {layers - 1}")
         # The new job's row may arrive after these keys. It must not move the cursor then.
         await ui.press("g", "enter", "s")
-        await ui.shows("job 1", "[Code]", "files 2", "model.py", "train.sh")
+        await ui.shows("job 1", "[Code]", "files 2", "model.py", "train.sh", "on branch")
+        await ui.shows("nothing since the commit", "layers = 2")
         await ui.press("D")
         await ui.shows("job 1 (-) to its folder now (+)", "1 changed", "- layers = 2", "+ layers = 3")
         await ui.press("escape", "equals_sign")
@@ -226,6 +240,8 @@ async def test_the_snapshot_of_a_job_can_be_read_and_compared(folder: Path) -> N
         await ui.shows("model.py   (job snapshot)", "layers = 2")
         await ui.press("escape")
         await ui.shows("[Code]")
+        ui.app.navigation.open_job("2", pane="code")
+        await ui.shows("1 file since the commit  +1 -1", "- layers = 2", "+ layers = 3")
 
 
 async def test_a_long_paste_is_shown_at_its_end_and_keeps_the_layout(folder: Path) -> None:

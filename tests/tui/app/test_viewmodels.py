@@ -14,8 +14,9 @@ from warpdeck.protocol.results import Delta
 from warpdeck_tui.data.client_state import ClientState
 from warpdeck_tui.table.palette import ansi_styles
 from warpdeck_tui.user_files.themes import STATE_ROLES
-from warpdeck_tui.viewmodels import Cell
+from warpdeck_tui.viewmodels import Cell, Line
 from warpdeck_tui.viewmodels.cells import age, fact, folded, glyph
+from warpdeck_tui.viewmodels.job_page.details import groups
 from warpdeck_tui.viewmodels.jobs import job as job_view
 from warpdeck_tui.viewmodels.jobs.confirmation import confirmation
 from warpdeck_tui.viewmodels.jobs.job_columns import DEFAULT_COLUMNS, job_row
@@ -31,6 +32,11 @@ from warpdeck_tui.viewmodels.jobs.queue import (
 from warpdeck_tui.viewmodels.jobs.verbs import fits, refusal, said_done
 
 NOW = 10_000.0
+
+
+def details(detail: JobDetail) -> list[Line]:
+    """Return the lines of all groups of a job's details."""
+    return [line for group in groups(detail, now=NOW).values() for line in group.lines]
 
 
 def row(number: int = 1, **fields: object) -> JobRow:
@@ -86,16 +92,16 @@ def test_a_long_name_leaves_room_for_the_jobs_facts(name: str) -> None:
         "10:00 of 1:00:00" in words(job_view.head(job, now=NOW))
         and cell_len(words(job_view.head(job, now=NOW))) < 90
     )
-    assert words(job_view.details(JobDetail(row=job), now=NOW)[0]).endswith(name)
+    assert any(words(line).endswith(name) for line in details(JobDetail(row=job)))
 
 
 def test_a_jobs_details_contain_its_times_and_no_repetition() -> None:
     why = WhyRow(code="DeadLine", sentence="ended without a start: it cannot end before its deadline")
     never = row(state="DEADLINE", submit=NOW - 7200, end=NOW - 60, why=why)
-    lines = job_view.details(JobDetail(row=never, message="it cannot end before its deadline"), now=NOW)
-    details = "\n".join(words(line) for line in lines)
-    assert details.count("it cannot end before its deadline") == 1 and "DeadLine" in details
-    assert "2h00 ago" in details and "1m ago" in details and "started" not in details
+    lines = details(JobDetail(row=never, message="it cannot end before its deadline"))
+    text = "\n".join(words(line) for line in lines)
+    assert text.count("it cannot end before its deadline") == 1 and "DeadLine" in text
+    assert "2h00 ago" in text and "1m ago" in text and "started" not in text
 
 
 def test_the_tasks_of_an_array_are_listed_together() -> None:
@@ -149,8 +155,7 @@ def test_an_overdue_start_is_shown_as_soon() -> None:
     assert job_row(waits, DEFAULT_COLUMNS, now=NOW)[6].text == "soon"
     assert words(in_full(waits, now=NOW)).endswith("Expected start: soon.")
     assert words(job_view.status(waits, now=NOW)).startswith(" expected start soon:")
-    details = [words(line) for line in job_view.details(JobDetail(row=waits), now=NOW)]
-    assert any("soon, later than expected" in line for line in details)
+    assert any("soon, later than expected" in words(line) for line in details(JobDetail(row=waits)))
 
 
 def test_an_ended_job_shows_its_exit_status() -> None:
@@ -267,7 +272,7 @@ def test_texts_of_other_users_contain_no_control_characters() -> None:
     why = WhyRow(sentence="no\x1b]52;c;AA\x07pe")
     evil = row(name="a\x1b[31mb\nc", user="x\x07", comment="\x9b1m", why=why)
     detail = JobDetail(row=evil, script="echo \x1b[2J", submit_line="a\nb", message="\x1b[5m")
-    lines = [*job_view.details(detail, now=NOW), job_view.head(evil, now=NOW), job_view.status(evil, now=NOW)]
+    lines = [*details(detail), job_view.head(evil, now=NOW), job_view.status(evil, now=NOW)]
     lines += [in_full(evil, now=NOW), tuple(Cell(text) for text in confirmation("hold", [evil], []).lines)]
     assert all(cell.text.isprintable() for line in lines for cell in line)
 

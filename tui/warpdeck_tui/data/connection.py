@@ -479,6 +479,14 @@ class Core:
         """Return the content of a file in a job's snapshot."""
         return await asyncio.to_thread(code.read, snapshot, path)
 
+    async def branch(self, snapshot: Mapping[str, Any]) -> str:
+        """Return the branch of which a job's snapshot was taken, or ""."""
+        return await asyncio.to_thread(code.branch, snapshot)
+
+    async def diff_with_commit(self, snapshot: Mapping[str, Any]) -> str:
+        """Return the diff from the commit on which a job's snapshot is based to the snapshot."""
+        return await asyncio.to_thread(code.diff_with_commit, snapshot)
+
     async def diff_with_now(self, snapshot: Mapping[str, Any]) -> str:
         return await asyncio.to_thread(code.diff_with_now, snapshot)
 

@@ -6,10 +6,12 @@ It looks the same for ended jobs.
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from typing import ClassVar
 
-from textual import events, work
+from textual import events as textual_events
+from textual import work
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container, Vertical
@@ -20,24 +22,34 @@ from warpdeck.base.errors import UserError
 from warpdeck.protocol.job_rows import JobDetail, JobRow
 from warpdeck.protocol.site_rows import ForecastRow
 from warpdeck_tui.screens.shared.code_pane import CodePane
-from warpdeck_tui.screens.shared.deck_screen import Folded, TextPane, paint
+from warpdeck_tui.screens.shared.deck_screen import Folded, paint
+from warpdeck_tui.screens.shared.details_pane import DetailsPane
 from warpdeck_tui.screens.shared.dialogs import Choose
 from warpdeck_tui.screens.shared.frames import Frame
+from warpdeck_tui.screens.shared.gpu_sources import gpu_sources
 from warpdeck_tui.screens.shared.job_compare import ComparingScreen
 from warpdeck_tui.screens.shared.job_log import JobLog
 from warpdeck_tui.screens.shared.key_line import KeyLine
 from warpdeck_tui.screens.shared.tab_line import TabLine
 from warpdeck_tui.table.bindings import bindings
 from warpdeck_tui.viewmodels import Line
+from warpdeck_tui.viewmodels.job_page.details import Group, Groups, groups
+from warpdeck_tui.viewmodels.job_page.events import events
+from warpdeck_tui.viewmodels.job_page.gpus import Sources, gpu_page
+from warpdeck_tui.viewmodels.job_page.side import side
 from warpdeck_tui.viewmodels.jobs import job as view
 from warpdeck_tui.viewmodels.jobs.environment import environment_lines
 from warpdeck_tui.viewmodels.jobs.postmortem import TAIL_BYTES, UNSUSPECTED, PostMortem, post_mortem
+from warpdeck_tui.widgets.line_view import LineView
 from warpdeck_tui.widgets.log.view import LogView
+from warpdeck_tui.widgets.scrolled_lines import ScrolledLines
 
 from .metrics import MetricsPane
 
 LOOK_S = 2.0
 """Seconds between two requests for the details of an unfinished job."""
+CURVES_S = 20.0
+"""Least number of seconds between two requests for the curves of a job's GPUs."""
 FORECAST_S = 30.0
 """Seconds between two requests for the forecast of a waiting job. A forecast costs the controller as much as
 a scheduling pass.
@@ -74,6 +86,10 @@ class JobScreen(ComparingScreen):
         self._told = ""
         self._following = False
         self._shows_metrics = False
+        self._side: tuple[list[Line], int] = [], 0
+        """The lines beside the log, and the identity of the palette, as they were last painted."""
+        self._gpu_data = Sources({})
+        self._gpus_at = -math.inf
 
     def compose(self) -> ComposeResult:
         yield from self.top()
@@ -85,10 +101,10 @@ class JobScreen(ComparingScreen):
                 with Vertical(id="beside"):
                     yield MetricsPane(self.key, id="metrics", changed=self._arrange)
                     yield Static("", id="side", markup=False)
-                yield TextPane(id="details")
-                yield TextPane(id="gpus")
+                yield DetailsPane(id="details")
+                yield ScrolledLines(self.deck.palette, id="gpus")
                 yield CodePane(id="code")
-                yield TextPane(id="events")
+                yield ScrolledLines(self.deck.palette, id="events")
         yield KeyLine()
 
     def arrive(self) -> None:
@@ -125,13 +141,13 @@ class JobScreen(ComparingScreen):
     def shown_job(self, key: str) -> JobRow | None:
         return self._detail.row if self._detail and key == self.key else None
 
-    def on_resize(self, event: events.Resize) -> None:
+    def on_resize(self, event: textual_events.Resize) -> None:
         if not self.is_left:
             self._arrange()
 
     def recolour(self) -> None:
-        for log in self.query(LogView):
-            log.use_palette(self.deck.palette)
+        for lines in self.query(LineView):
+            lines.use_palette(self.deck.palette)
         self.query_one(MetricsPane).recolour()
         if self._detail is not None:
             self._fill(self._detail)
@@ -215,26 +231,44 @@ class JobScreen(ComparingScreen):
         """Fill the panes from the latest details."""
         styles, now = self.deck.palette, time.time()
         ended = self._ended or view.NO_POST_MORTEM
-        self.query_one("#details", TextPane).show(
-            [
-                *view.details(detail, now=now, forecast=self._forecast, ended=ended),
-                *self._environment(),
-            ],
-            styles,
-        )
+        found = groups(detail, now=now, forecast=self._forecast, ended=ended)
+        self.query_one(DetailsPane).show_groups({**found, **self._environment()}, styles)
         if self._pane == "details":
             self._look_at_environment()
-        self.query_one("#gpus", TextPane).show(view.gpu_page(detail), styles)
-        self.query_one("#events", TextPane).show(view.events(detail), styles)
-        side = view.side(detail, now=now, forecast=self._forecast)
-        self.query_one("#side", Static).update(Folded(side, styles))
+        self._fill_gpus()
+        self.query_one("#events", ScrolledLines).show(lambda width: events(detail, now=now, width=width))
+        lines = side(detail, now=now, forecast=self._forecast)
+        if (lines, id(styles)) != self._side:
+            self._side = lines, id(styles)
+            self.query_one("#side", Static).update(Folded(lines, styles))
         if self._pane == "code":
             self.query_one(CodePane).look(detail.snapshot)
 
-    def _environment(self) -> list[Line]:
+    def _fill_gpus(self) -> None:
+        detail = self._detail
+        if detail is not None:
+            sources = self._gpu_data._replace(nodes=self.deck.board.nodes)
+            self.query_one("#gpus", ScrolledLines).show(lambda width: gpu_page(detail, sources, width=width))
+            if self._pane == "gpus":
+                self._look_at_gpus()
+
+    @work(exclusive=True, group="gpus")
+    async def _look_at_gpus(self) -> None:
+        """Request the curves of the job, and of the GPUs of its nodes while it runs."""
+        row = self.row
+        if row is None or row.start is None or self._detail is None:
+            return
+        if (row.end is not None and self._gpu_data.curves) or time.monotonic() - self._gpus_at < CURVES_S:
+            return
+        self._gpus_at = time.monotonic()
+        self._gpu_data = await gpu_sources(self.deck, self._detail)
+        self._fill_gpus()
+
+    def _environment(self) -> Groups:
         if self._variables is None:
-            return []
-        return environment_lines(self._variables, is_recorded=self.deck.board.scheduler.is_own)
+            return {}
+        lines = environment_lines(self._variables, is_recorded=self.deck.board.scheduler.is_own)
+        return {"environment": Group("Environment", tuple(lines))}
 
     @work(exclusive=True, group="environment")
     async def _look_at_environment(self) -> None:
@@ -256,6 +290,8 @@ class JobScreen(ComparingScreen):
         pane.focus()
         if name == "details":
             self._look_at_environment()
+        if name == "gpus":
+            self._fill_gpus()
         if name == "code" and self._detail is not None:
             self.query_one(CodePane).look(self._detail.snapshot)
         self.draw()

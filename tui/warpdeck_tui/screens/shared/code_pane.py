@@ -1,20 +1,28 @@
-"""The "Code" pane of a job's page: the tree of files in its snapshot, and their contents."""
+"""The "Code" pane of a job's page: the tree of files in its snapshot, and their changes since the commit.
+
+On a wide terminal, the changes or the content of the file under the cursor are shown beside the tree.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from textual import work
 from textual.app import ComposeResult
-from textual.containers import Vertical
+from textual.containers import Horizontal, Vertical
 from textual.widgets import Static
 
 from warpdeck.base.errors import UserError
 from warpdeck_tui.deck import Deck
+from warpdeck_tui.viewmodels.cells import Cell, Line
+from warpdeck_tui.viewmodels.diffs.layout import file_lines, shown
+from warpdeck_tui.viewmodels.diffs.parsing import FileDiff, parse
 from warpdeck_tui.viewmodels.jobs import job as view
 from warpdeck_tui.viewmodels.jobs.tree import Tree, tree_of, tree_rows
 from warpdeck_tui.widgets.cells import printable
+from warpdeck_tui.widgets.scrolled_lines import ScrolledLines
 from warpdeck_tui.widgets.virtual_table import Column, VirtualTable
 
 from .deck_screen import Folded
@@ -22,7 +30,15 @@ from .dialogs import TextPage
 
 UNTITLED = (Column("", 0, key="file"),)
 """Columns without titles, used while there is no tree."""
-COLUMNS = (Column("FILE", 0, key="file"), Column("", 12, 1, key="files", align="right"))
+COLUMNS = (
+    Column("FILE", 0, key="file"),
+    Column("ADDED", 6, key="added", align="right"),
+    Column("REMOVED", 7, key="removed", align="right"),
+    Column("", 12, 1, key="files", align="right"),
+)
+WIDE_FROM = 110
+"""Least width at which a file is shown beside the tree."""
+MAX_PREVIEW_LINES = 400
 
 
 class CodePane(Vertical):
@@ -34,6 +50,8 @@ class CodePane(Vertical):
         super().__init__(id=id)
         self._snapshot: Mapping[str, Any] | None = None
         self._tree = Tree()
+        self._changed: dict[str, FileDiff] = {}
+        self._state = view.CodeState()
         self._asked = False
 
     @property
@@ -42,7 +60,21 @@ class CodePane(Vertical):
 
     def compose(self) -> ComposeResult:
         yield Static("", id="codehead", markup=False)
-        yield VirtualTable(UNTITLED, self.deck.palette, empty="", id="codetree")
+        with Horizontal(id="codesplit"):
+            yield VirtualTable(UNTITLED, self.deck.palette, empty="", id="codetree")
+            yield ScrolledLines(self.deck.palette, id="codefile")
+
+    def on_mount(self) -> None:
+        self._arrange()
+
+    def on_resize(self) -> None:
+        self._arrange()
+
+    def _arrange(self) -> None:
+        file = self.query_one(ScrolledLines)
+        was, file.display = file.display, self.size.width >= WIDE_FROM and bool(self._tree.files)
+        if file.display and not was:
+            self._preview(self.query_one(VirtualTable).cursor_key)
 
     def focus(self, scroll_visible: bool = True) -> CodePane:
         self.query_one(VirtualTable).focus(scroll_visible)
@@ -51,7 +83,7 @@ class CodePane(Vertical):
     def recolour(self) -> None:
         """Apply the current theme."""
         self.query_one(VirtualTable).use_palette(self.deck.palette)
-        self._show_head("")
+        self._show_head()
 
     @work(exclusive=True, group="code")
     async def look(self, snapshot: Mapping[str, Any] | None) -> None:
@@ -59,22 +91,63 @@ class CodePane(Vertical):
         if self._asked:
             return
         self._asked, self._snapshot = True, snapshot
-        trouble = ""
+        core = self.deck.core
         try:
-            self._tree = tree_of(await self.deck.core.files(snapshot)) if snapshot else Tree()
+            self._tree = tree_of(await core.files(snapshot)) if snapshot else Tree()
+            self._state = self._state._replace(files=len(self._tree.files))
         except UserError as error:
-            trouble = f"{error.message}. {error.hint}"
-        self._show_head(trouble)
+            self._state = self._state._replace(trouble=f"{error.message}. {error.hint}")
         self._show()
+        if snapshot and not self._state.trouble:
+            with contextlib.suppress(UserError):  # the pane is useful without the branch and the changes
+                self._state = self._state._replace(branch=await core.branch(snapshot))
+                self._use(
+                    parse(await core.diff_with_commit(snapshot)).files, has_commit=bool(snapshot.get("head"))
+                )
+            self._show()
 
-    def _show_head(self, trouble: str) -> None:
-        lines = view.code_lines(self._snapshot, len(self._tree.files), trouble=trouble)
+    def _use(self, files: Iterable[FileDiff], *, has_commit: bool) -> None:
+        self._changed = {file.path: file for file in files}
+        if has_commit:
+            added, removed = (sum(file.count(sign) for file in self._changed.values()) for sign in "+-")
+            self._state = self._state._replace(changed_files=len(self._changed), added=added, removed=removed)
+
+    def _show_head(self) -> None:
+        lines = view.code_lines(self._snapshot, self._state)
         self.query_one("#codehead", Static).update(Folded(lines, self.deck.palette))
 
     def _show(self) -> None:
+        self._show_head()
         table = self.query_one(VirtualTable)
         table.use_columns(COLUMNS if self._tree.files else UNTITLED)
-        table.show(tree_rows(self._tree))
+        table.show(tree_rows(self._tree, {path: _counts(file) for path, file in self._changed.items()}))
+        self._arrange()
+        self._preview(table.cursor_key)
+
+    def on_virtual_table_moved(self, event: VirtualTable.Moved) -> None:
+        event.stop()
+        self._preview(event.key)
+
+    @work(exclusive=True, group="preview")
+    async def _preview(self, path: str) -> None:
+        """Show the changes of a file beside the tree or, if it has none, its content."""
+        pane = self.query_one(ScrolledLines)
+        if self._snapshot is None or not pane.display:
+            return
+        file = self._changed.get(path)
+        lines: list[Line] = []
+        if file is not None:
+            pane.show(lambda width: file_lines(file, width=width))
+        elif path and not path.endswith("/"):
+            try:
+                text = view.file_text(await self.deck.core.file(self._snapshot, path))
+            except UserError as error:
+                text = error.message
+            lines = [(Cell(shown(line)),) for line in text.splitlines()[:MAX_PREVIEW_LINES]]
+            pane.show(lambda width: [(Cell(printable(path), "title"),), (), *lines])
+        else:
+            pane.show(lambda width: ())
+        pane.scroll_to_line(0)
 
     def on_virtual_table_selected(self, event: VirtualTable.Selected) -> None:
         """Open or close a folder, or show a file."""
@@ -95,3 +168,7 @@ class CodePane(Vertical):
             self.deck.tell_error(error)
             return
         self.app.push_screen(TextPage(f"{printable(path)}   (job snapshot)", text))
+
+
+def _counts(file: FileDiff) -> tuple[int, int]:
+    return file.count("+"), file.count("-")

@@ -71,6 +71,16 @@ def lay_out(parsed: Parsed, labels: Labels, *, width: int, side_by_side: bool) -
     return Laid(tuple(lines), tuple(files), tuple(hunks))
 
 
+def file_lines(file: FileDiff, *, width: int) -> list[Line]:
+    """Return the changes of one file in one column."""
+    painter = _Painter(width, side_by_side=False)
+    lines = [_file_line(file, width)]
+    for hunk in file.hunks:
+        lines.append(hunk_line(hunk) or ())
+        lines += painter.hunk(hunk)
+    return lines
+
+
 def summary(parsed: Parsed, labels: Labels, *, width: int) -> list[Line]:
     """Return the list of changed files with the numbers of added and removed lines."""
     files = parsed.files

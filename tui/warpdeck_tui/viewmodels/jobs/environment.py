@@ -31,12 +31,10 @@ def environment_lines(variables: Mapping[str, str], *, is_recorded: bool = True)
     `is_recorded` is false if the scheduler may know nothing about the environment of the job.
     """
     count = plural(len(variables), "variable") if variables or is_recorded else "not recorded"
-    lines: list[Line] = [(), (Cell("environment", "accent"), Cell(f"   {count}", "muted"))]
+    lines: list[Line] = [(Cell(count, "muted"),)]
     for name in sorted(variables):
         shown = _value(name, variables[name])
-        lines.append(
-            (Cell(f"  {printable(name)}=", "muted"), Cell(shown, "muted" if shown == HIDDEN else ""))
-        )
+        lines.append((Cell(f"{printable(name)}=", "muted"), Cell(shown, "muted" if shown == HIDDEN else "")))
     return lines
 
 

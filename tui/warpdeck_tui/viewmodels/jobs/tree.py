@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from warpdeck_tui.viewmodels.cells import Cell, Line, plural
@@ -11,6 +11,7 @@ from warpdeck_tui.widgets.cells import printable
 OPEN_AT_MOST = 60
 """If there are more files than this, the folders are closed at first."""
 INDENT = 2
+_UNCHANGED: Mapping[str, tuple[int, int]] = {}
 
 
 class Tree(NamedTuple):
@@ -31,8 +32,17 @@ def tree_of(paths: Iterable[str]) -> Tree:
     return Tree(tuple(files), closed if len(files) > OPEN_AT_MOST else frozenset())
 
 
-def tree_rows(tree: Tree) -> list[tuple[str, Line]]:
+Changes = Mapping[str, tuple[int, int]]
+"""The numbers of added and removed lines by path."""
+
+
+def tree_rows(tree: Tree, changes: Changes = _UNCHANGED) -> list[tuple[str, Line]]:
     """Return rows (path, cells). The path of a folder ends in a slash."""
+    sums: dict[str, tuple[int, int]] = {}
+    for path, (added, removed) in changes.items():
+        for folder in _folders(path):
+            before = sums.get(folder, (0, 0))
+            sums[folder] = before[0] + added, before[1] + removed
     rows: list[tuple[str, Line]] = []
     counts: dict[str, int] = {}
     for path in tree.files:
@@ -45,14 +55,20 @@ def tree_rows(tree: Tree) -> list[tuple[str, Line]]:
         for depth, folder in enumerate(folders):
             if not hidden and folder not in seen:
                 seen.add(folder)
-                rows.append(
-                    (f"{folder}/", _folder(folder, depth, counts[folder], closed=folder in tree.closed))
-                )
+                cells = _folder(folder, depth, counts[folder], closed=folder in tree.closed)
+                rows.append((f"{folder}/", (cells[0], *_changed(sums.get(folder)), cells[1])))
             hidden = hidden or folder in tree.closed
         if not hidden:
             name = path.rpartition("/")[2]
-            rows.append((path, (Cell(" " * INDENT * len(folders) + "  " + printable(name)), Cell(""))))
+            title = Cell(" " * INDENT * len(folders) + "  " + printable(name))
+            rows.append((path, (title, *_changed(changes.get(path)), Cell(""))))
     return rows
+
+
+def _changed(counts: tuple[int, int] | None) -> Line:
+    """Return the cells for the added and the removed lines."""
+    added, removed = counts or (0, 0)
+    return Cell(f"+{added}" if added else "", "added"), Cell(f"-{removed}" if removed else "", "removed")
 
 
 def _folder(folder: str, depth: int, count: int, *, closed: bool) -> Line:
