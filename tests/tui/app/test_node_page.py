@@ -12,7 +12,7 @@ from warpdeck.model import GpuLinks
 from warpdeck.protocol.job_rows import CurveRow
 from warpdeck.protocol.node_rows import CheckRow, GpuRow, NodeRow
 from warpdeck_tui.viewmodels.nodes.node_charts import SMALL_HEIGHT, NodeCurves, charts, gpu_panel, node_panel
-from warpdeck_tui.viewmodels.nodes.node_page import page
+from warpdeck_tui.viewmodels.nodes.node_page import page, resampled
 
 
 def text(node: NodeRow, curves: list[CurveRow], *, width: int = 80) -> list[str]:
@@ -23,6 +23,12 @@ def text(node: NodeRow, curves: list[CurveRow], *, width: int = 80) -> list[str]
 def node(**fields: object) -> NodeRow:
     gpu = GpuRow(index=3, uuid="u", name="H100", type="h100", mem_bytes=80 << 30, util_pct=50, power_w=350.0)
     return NodeRow(**{"name": "gpu01", "cpus": 8, "mem_bytes": 1 << 40, "gpus": [gpu], **fields})  # type: ignore[arg-type]
+
+
+def test_resampling_averages_and_keeps_unknown_values() -> None:
+    assert resampled([1, 3, 5, 7], 2) == [2, 6]
+    assert resampled([None, None, 4, None], 2) == [None, 4]
+    assert resampled([1, None], 8) == [1, None]
 
 
 def curve(gpu: int | None = 3) -> CurveRow:

@@ -75,6 +75,20 @@ def page(
     return lines
 
 
+def resampled(points: Sequence[float | None], width: int) -> list[float | None]:
+    """Return at most `width` points, each the mean of an equal part, or None if the part has no known
+    points.
+    """
+    if len(points) <= width:
+        return list(points)
+    found: list[float | None] = []
+    for at in range(width):
+        part = points[at * len(points) // width : (at + 1) * len(points) // width]
+        numbers = [point for point in part if point is not None]
+        found.append(sum(numbers) / len(numbers) if numbers else None)
+    return found
+
+
 def _links(gpus: Sequence[GpuRow]) -> list[Line]:
     """Return which GPUs are connected by NVLink and which are attached to the same NUMA node.
 
