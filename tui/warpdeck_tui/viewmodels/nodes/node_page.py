@@ -17,7 +17,7 @@ from .gpu_map import NO_READINGS, is_unmeasured
 from .node_charts import SMALL_HEIGHT, NodeCurves, gpu_panel, holder, node_panel, panel_lines
 from .nodes import gpu_holder, node_lines, process_lines
 
-SPANS = ((1.0, "10 minutes"), (10.0, "2 hours"), (60.0, "day"))
+SPANS = ((1.0, "10 minutes"), (10.0, "2 hours"), (60.0, "24 hours"))
 """Time spans as (seconds per step, title). The title says how long measurements with this step are kept."""
 LABEL_WIDTH = 7
 HALF_MIN, HALF_MAX = 14, 66
