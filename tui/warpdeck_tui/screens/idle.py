@@ -28,7 +28,6 @@ from warpdeck_tui.viewmodels.site.idle_gpus import (
 )
 from warpdeck_tui.widgets.virtual_table import VirtualTable
 
-
 HEADER_LINES = 1
 
 
