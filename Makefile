@@ -1,4 +1,4 @@
-# make run | demo | test | test-all | lint | check | docs | bench | screenshots | fmt | clean
+# make run | demo | test | test-all | lint | check | docs | bench | screenshots | pictures | fmt | clean
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -13,7 +13,7 @@ TESTS := -n 4 --dist loadscope --no-loadscope-reorder
 # Else every command that a test starts would compile all of us anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run demo test test-system test-all check lint docs bench screenshots fmt clean tools
+.PHONY: run demo test test-system test-all check lint docs bench screenshots pictures fmt clean tools
 
 run: $(VENV)/.run
 	$(BIN)/warpdeck
@@ -55,6 +55,11 @@ bench: $(VENV)/.dev $(if $(PEERS),$(VENV)/.peers)
 
 screenshots: $(VENV)/.dev
 	$(BIN)/python -m tests.support.screenshots tui/screenshots
+
+# All screens in RGB, 256 and 16 colors, dark and light, in three sizes, with a page that shows them. BEFORE=FOLDER shows earlier
+# pictures beside them.
+pictures: $(VENV)/.dev
+	$(BIN)/python -m tests.tui.gallery build/pictures $(if $(BEFORE),--before $(BEFORE))
 
 fmt: $(VENV)/.dev
 	$(BIN)/ruff format $(SOURCES)

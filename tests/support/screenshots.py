@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.support.drawing import svg_of
 from tests.support.waiting import eventually_async
 from textual.pilot import Pilot
 
@@ -27,17 +27,16 @@ BUSY = "llama-8b-dpo"
 """Name of a job that is always in the demo's queue."""
 IDLE = 2
 """Maximum number of jobs shown as idle: the demo's shell, and one with GPUs that are not sampled yet."""
+PREVIEW = ("°C", "loss")
+"""Texts of the queue's preview after the job's GPUs were sampled and its log was read."""
 SETTLED = "allocated, 1 blocked"
 """Text of the GPU screen after every GPU has been sampled."""
 
-FRAMES = {
-    "dark": {},
-    "light": {"#292929": "#dfe3ee", "#c5c8c6": "#2b3047", "rgba(255,255,255,0.35)": "rgba(0,0,0,0.25)"},
+PAGES = {
+    "dark": ("catppuccin-mocha", "gruvbox-dark", "nord", "tokyo-night"),
+    "light": ("rose-pine-dawn", "solarized-light"),
 }
-"""For each kind of page, the replacements for the colors of the window frame, which Rich always draws dark."""
-WEB_FONTS = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
-"""The font definitions, which are removed because browsers load no web fonts for a picture in a page."""
-FONTS = "'Fira Code', 'JetBrains Mono', 'DejaVu Sans Mono', Menlo, Consolas, monospace"
+"""For each kind of page, the themes that get a picture of the queue."""
 
 
 async def take(paths: Paths, folder: Path, *, page: str) -> None:
@@ -45,28 +44,37 @@ async def take(paths: Paths, folder: Path, *, page: str) -> None:
     app = DeckApp(paths, everybody=True, theme=f"deck-{page}")
 
     def save(name: str) -> None:
-        drawing = WEB_FONTS.sub("", app.export_screenshot()).replace("Fira Code, monospace", FONTS)
-        for old, new in FRAMES[page].items():
-            drawing = drawing.replace(old, new)
-        (folder / f"{name}-{page}.svg").write_text(drawing)
+        (folder / f"{name}.svg").write_text(svg_of(app, ground=page))
 
     async with app.run_test(size=SIZE) as pilot:
         await _until(
-            pilot, lambda: BUSY in _text(app) and _text(app).count("idle") <= IDLE and "% busy" in _text(app)
+            pilot,
+            app,
+            lambda: (
+                BUSY in _text(app)
+                and _text(app).count("idle") <= IDLE
+                and all(word in _text(app) for word in PREVIEW)
+            ),
         )
-        save("queue")
+        save(f"queue-{page}")
         await pilot.resize_terminal(*HALF)
+        for theme in PAGES[page]:
+            app.looks.use(theme)
+            await pilot.pause()
+            await _until(pilot, app, lambda: BUSY in _text(app))
+            save(f"theme-{theme}")
+        app.looks.use(f"deck-{page}")
         await pilot.press("2")
-        await _until(pilot, lambda: SETTLED in _text(app) and _text(app).count("100%") > 1)
-        save("gpus")
+        await _until(pilot, app, lambda: SETTLED in _text(app) and _text(app).count("100%") > 1)
+        save(f"gpus-{page}")
         await pilot.press("1", "enter", "m")
-        await _until(pilot, lambda: "min" in _text(app) and "GPU" in _text(app).split("min")[1])
-        save("metrics")
+        await _until(pilot, app, lambda: "min" in _text(app) and "GPU" in _text(app).split("min")[1])
+        save(f"metrics-{page}")
         app.workers.cancel_all()
 
 
-async def _until(pilot: Pilot[None], condition: Callable[[], bool]) -> None:
-    await eventually_async(condition, what="the screen for the picture")
+async def _until(pilot: Pilot[None], app: DeckApp, condition: Callable[[], bool]) -> None:
+    await eventually_async(condition, what=lambda: f"the screen for the picture in\n{_text(app)}")
     await pilot.pause()
 
 
@@ -83,7 +91,7 @@ def main() -> int:
         argv = [sys.executable, "-m", "warpdeck.sim.demo", "--home", home]
         with subprocess.Popen(argv, stdin=subprocess.PIPE) as child:
             wait_for_start(Paths(home), child)
-            for page in FRAMES:
+            for page in PAGES:
                 asyncio.run(take(Paths(home), folder, page=page))
             assert child.stdin is not None
             child.stdin.close()

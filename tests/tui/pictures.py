@@ -24,7 +24,7 @@ from rich.style import Style
 from textual.pilot import Pilot
 from textual.strip import Strip
 
-from tests.support.waiting import eventually_async
+from tests.support.waiting import WAIT_S, eventually_async
 from tests.tui.static_cluster import static_app
 from tests.tui.static_site import NOW
 from warpdeck_tui.app import DeckApp
@@ -122,12 +122,16 @@ async def wait_until_unchanged(pilot: Pilot[None], app: DeckApp) -> list[Strip]:
     return before
 
 
-async def shows(pilot: Pilot[None], app: DeckApp, words: Iterable[str]) -> None:
+async def shows(pilot: Pilot[None], app: DeckApp, words: Iterable[str], *, timeout_s: float = WAIT_S) -> None:
+    """Wait until the screen shows all of these texts."""
+
     def text() -> str:
         return "\n".join(strip.text for strip in app.screen._compositor.render_strips())
 
     await eventually_async(
-        lambda: all(word in text() for word in words), what=lambda: f"{words} in\n{text()}"
+        lambda: all(word in text() for word in words),
+        what=lambda: f"{words} in\n{text()}",
+        timeout_s=timeout_s,
     )
     await pilot.pause()
 

@@ -22,8 +22,8 @@ from warpdeck.protocol.job_rows import (
     UsageRow,
     WhyRow,
 )
-from warpdeck.protocol.node_rows import CheckRow, GpuRow, NodeRow, PastNodeRow, ProcessRow
-from warpdeck.protocol.results import Delta, Welcome
+from warpdeck.protocol.node_rows import CheckRow, GpuRow, NodeEventRow, NodeRow, PastNodeRow, ProcessRow
+from warpdeck.protocol.results import Delta, Timeline, Welcome
 from warpdeck.protocol.site_rows import AheadRow, ForecastRow
 from warpdeck_tui.app import DeckApp
 from warpdeck_tui.data.connection import Listener
@@ -376,6 +376,30 @@ class StaticCore:
     async def nodes_at(self, at: float) -> list[PastNodeRow]:
         return [_then(number, at) for number in range(8)]
 
+    async def timeline(self, since: float, until: float, *, steps: int) -> Timeline:
+        """Return a day with a drain, an outage, and the start of a large job."""
+        events = [
+            NodeEventRow(
+                at=NOW - 60_000,
+                kind="job",
+                node="gpu[01-02]",
+                text="llama-70b-pretrain",
+                job="101",
+                user="alice",
+                gpus=16,
+            ),
+            NodeEventRow(at=NOW - 40_000, kind="down", node="gpu05", text="no route to host"),
+            NodeEventRow(at=NOW - 38_000, kind="up", node="gpu05"),
+            NodeEventRow(
+                at=NOW - 7_200, kind="drain", node="gpu08", text="ECC errors on GPU 5, to be swapped"
+            ),
+        ]
+        util: list[float | None] = [40.0 + 50 * (at % 40) / 40 for at in range(steps)]
+        allocated = [52.0 - at % 13 for at in range(steps)]
+        return Timeline(
+            since=since, until=min(until, NOW), gpus=64, events=events, allocated=allocated, util_pct=util
+        )
+
     async def used_by(self, rows: Sequence[JobRow]) -> dict[int, UsageRow]:
         return {row.id: UsageRow(gpu_util_pct=2.0, gpu_idle_pct=97.0) for row in rows}
 
@@ -404,8 +428,8 @@ class StaticCore:
         return ["train.py"]
 
 
-def static_app() -> DeckApp:
+def static_app(*, theme: str = "") -> DeckApp:
     """Return the app over the static data."""
-    app = DeckApp(Paths("/nowhere"), everybody=True)
+    app = DeckApp(Paths("/nowhere"), everybody=True, theme=theme)
     app.core = StaticCore()  # type: ignore[assignment]
     return app

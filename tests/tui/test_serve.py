@@ -135,7 +135,7 @@ async def test_a_tab_shows_the_app_and_sends_keys(site: Site) -> None:
             shown = b""
 
         async with asyncio.timeout(WAIT_S):
-            await shows(b"warpdeck  jobs of")
+            await shows(b" jobs of ")
             await tab.send_json(["stdin", "?"])
             await shows(b"My jobs or all")
 
@@ -146,7 +146,7 @@ async def test_a_real_browser_shows_the_app_and_sends_keys(served: Served, short
     async with chromium(short_tmp) as tab:
         await tab.call("Network.enable")
         await tab.call("Page.navigate", url=f"{served.origin}/{served.token}/")
-        await tab.receives(b"warpdeck  jobs of")
+        await tab.receives(b" jobs of ")
         await tab.evaluate("document.querySelector('.xterm-helper-textarea').focus()")
         await tab.call("Input.dispatchKeyEvent", type="keyDown", key="?", text="?")
         await tab.receives(b"My jobs or all")

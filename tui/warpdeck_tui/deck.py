@@ -75,6 +75,9 @@ class Navigation(Protocol):
     def open_node(self, name: str) -> None:
         """Open the screen of nodes, with the cursor on this node."""
 
+    def open_map_at(self, at: float) -> None:
+        """Open the map of GPUs at a past time, in unix seconds."""
+
     def open_user(self, user: str) -> None:
         """Open the queue, filtered to the jobs of this user."""
 

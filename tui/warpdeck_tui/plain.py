@@ -31,7 +31,7 @@ from warpdeck_tui.viewmodels.job_page import side as job_side
 from warpdeck_tui.viewmodels.job_page.details import groups
 from warpdeck_tui.viewmodels.job_page.events import events
 from warpdeck_tui.viewmodels.jobs import job as job_page
-from warpdeck_tui.viewmodels.jobs.job_columns import JobRows, columns_of, job_row
+from warpdeck_tui.viewmodels.jobs.job_columns import JobRows, Row, columns_of, job_row
 from warpdeck_tui.viewmodels.jobs.listing import Choice, Listing
 from warpdeck_tui.viewmodels.jobs.queue import summary
 from warpdeck_tui.viewmodels.nodes.gpu_map import METRIC_WORDS, METRICS, gpu_lines, plain_cell
@@ -307,7 +307,7 @@ def _text(lines: Iterable[Line]) -> Text:
     return ["".join(cell.text for cell in line) for line in lines]
 
 
-def _table(titles: Sequence[str], rows: Sequence[Line]) -> Text:
+def _table(titles: Sequence[str], rows: Sequence[Row]) -> Text:
     """Return a table with columns as wide as needed, so that nothing is cut off."""
     texts = [list(titles), *([in_words(cell.text) for cell in row] for row in rows)]
     widths = [max(cell_len(line[at]) for line in texts if at < len(line)) for at in range(len(titles))]

@@ -68,6 +68,7 @@ class Action(StrEnum):
     EVENTS = "events"
     CURVES = "curves"
     NODES_AT = "nodes_at"
+    TIMELINE = "timeline"
     NODE_CHECK = "node_check"
     NODE_ADD = "node_add"
     NODE_DRAIN = "node_drain"
@@ -272,6 +273,10 @@ class EngineNodes(Protocol):
     async def rows(self, caller: Caller, message: ask.Nodes) -> Rows[NodeRow | NodeFacts]: ...
     async def past(self, caller: Caller, message: ask.NodesAt) -> Rows[PastNodeRow]:
         """Return the nodes at a past time. Facts that are not known are named, and never invented."""
+        ...
+
+    async def timeline(self, caller: Caller, message: ask.Timeline) -> results.Timeline:
+        """Return the events of nodes and the use of the GPUs in a range of time. Raises UserError."""
         ...
 
     async def health(self, caller: Caller, message: ask.NodeCheck) -> results.NodeHealth:

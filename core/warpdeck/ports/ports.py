@@ -229,6 +229,10 @@ class Store(Protocol):
         """Return the condition of each node at that time, as far as it is known."""
         ...
 
+    async def conditions_between(self, since_unix: float, until_unix: float) -> list[Condition]:
+        """Return the conditions that began in this range, and for each node the one at its begin, in order of time."""
+        ...
+
     async def curves(self, job_id: JobId, *, step: int | None = None) -> list[JobCurve]:
         """Return the measurement curves of a job, or of one of its steps, by node."""
         ...

@@ -352,6 +352,8 @@ class JobDetail(msgspec.Struct, frozen=True, kw_only=True):
     stdout: str = ""
     stderr: str = ""
     gpus: list[GpuUse] = []
+    first_reading_in_s: int | None = None
+    """Seconds until the first readings of its GPUs, if their measurement has just begun."""
     dependency: str = ""
     snapshot: dict[str, object] | None = None
     """model.Snapshot as JSON, plus the `uid` of the job's user, who owns the snapshot store."""

@@ -33,6 +33,19 @@ class NodesAt(RequestMessage[results.PastNodes], frozen=True, kw_only=True, tag=
     name: Name = ""
 
 
+class Timeline(RequestMessage[results.Timeline], frozen=True, kw_only=True, tag="timeline"):
+    """Ask for the events of nodes, and for the use of all GPUs, in a range of at most seven days (Unix seconds).
+
+    The use is divided into `steps` equal parts of the range.
+
+    Answer: results.Timeline
+    """
+
+    since: Annotated[float, msgspec.Meta(ge=0, le=2**40)]
+    until: Annotated[float, msgspec.Meta(ge=0, le=2**40)]
+    steps: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 100
+
+
 class NodeAdd(Creating[NodeRow], frozen=True, kw_only=True, tag="node_add"):
     """Add the node `target`: [USER@]HOST[:PORT], or "local". Progress lines come before the answer.
 

@@ -169,6 +169,24 @@ class PastNodeRow(NodeRow, frozen=True, kw_only=True, gc=False):
     """Facts about the node that are not known for that time, other than the readings."""
 
 
+class NodeEventRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A change of a node, or the start of a large job.
+
+    `kind` is drain, resume, down, up, gpu_drain, gpu_resume or job. `text` is the reason, or the name of the job.
+    """
+
+    at: float
+    kind: str
+    node: str
+    """Name of the node; for a job, the list of its nodes."""
+    text: str = ""
+    job: str = ""
+    """Label of the job, if the event is its start."""
+    user: str = ""
+    gpus: int = 0
+    """Number of the job's GPUs, or of the drained GPUs."""
+
+
 class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     """The fields of a node that Slurm's commands print, for a Nodes request with `facts`.
 

@@ -67,6 +67,7 @@ from .node_requests import Nodes as Nodes
 from .node_requests import NodesAt as NodesAt
 from .node_requests import ReservationMake as ReservationMake
 from .node_requests import ReservationRemove as ReservationRemove
+from .node_requests import Timeline as Timeline
 from .process_requests import Command as Command
 from .process_requests import FileRead as FileRead
 from .process_requests import Run as Run

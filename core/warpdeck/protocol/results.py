@@ -11,7 +11,7 @@ import msgspec
 from warpdeck.model.finished_jobs import GroupCost
 
 from .job_rows import EventRow, ForwardRow, JobRow
-from .node_rows import NodeHealthRow, NodeRow, PastNodeRow
+from .node_rows import NodeEventRow, NodeHealthRow, NodeRow, PastNodeRow
 from .site_rows import (
     DurationRow,
     EngineRow,
@@ -131,6 +131,26 @@ class PastNodes(Result, frozen=True, kw_only=True):
     """Nodes as they were at a time in the past."""
 
     nodes: list[PastNodeRow]
+
+
+class Timeline(Result, frozen=True, kw_only=True):
+    """Events of nodes in a range of time, the oldest first, and the use of the GPUs in equal parts of the range.
+
+    A utilization of None means that nobody measured it. If there are too many events or jobs, some are left out.
+    """
+
+    since: float
+    until: float
+    gpus: int
+    """Number of GPUs of the cluster, as it is now."""
+    events: list[NodeEventRow] = []
+    events_left_out: int = 0
+    allocated: list[float] = []
+    """Mean number of allocated GPUs in each part."""
+    util_pct: list[float | None] = []
+    """Mean utilization of the allocated GPUs in each part, as far as known from the means of the jobs."""
+    is_partial: bool = False
+    """Whether only some of the jobs were counted."""
 
 
 class NodeHealth(Result, frozen=True, kw_only=True):

@@ -29,6 +29,8 @@ MAX_FOLDER_BYTES = 64 * 1024 * 1024
 MAX_LINKS = 200
 MAX_NESTING = 8
 _OUTPUT = re.compile(rb"slurm-[0-9]+(_[0-9]+)?\.(out|err)")
+_WRITTEN = re.compile(rb"\.(out|err|log)$")
+"""Matches names of untracked files that jobs write. They do not make the code different from its commit."""
 _LIST = (
     "-c",
     "core.fsmonitor=false",
@@ -60,8 +62,10 @@ def capture_folder(folder: str, store_path: str) -> Capture:
     facts: dict[str, Any] = {"head": "", "branch": "", "dirty": False}
     links: list[str] = []
     if root:
-        files = _git_files(root, skipped)
+        untracked: list[bytes] = []
+        files = _git_files(root, skipped, untracked)
         facts = _git_facts(root)
+        facts["dirty"] |= any(not _WRITTEN.search(name) for name in untracked)
         links = _ignored(root)
     else:
         root = folder
@@ -111,10 +115,12 @@ def _git_root(folder: str) -> str:
         return ""
 
 
-def _git_files(root: str, skipped: list[str], *, depth: int = 0) -> list[bytes]:
+def _git_files(
+    root: str, skipped: list[str], untracked: list[bytes] | None = None, *, depth: int = 0
+) -> list[bytes]:
     """Return the tracked files and the untracked files that are not ignored, relative to root.
 
-    Files of nested repositories are included.
+    Files of nested repositories are included. The untracked files of `root` itself are added to `untracked`.
     """
     tracked = set(run_git([*_LIST, "--cached"], cwd=root).split(b"\0")) - {b""}
     others = set(run_git([*_LIST, "--others"], cwd=root).split(b"\0")) - {b""}
@@ -136,6 +142,8 @@ def _git_files(root: str, skipped: list[str], *, depth: int = 0) -> list[bytes]:
             skipped.append(os.fsdecode(name))
         else:
             files.append(name)
+            if name not in tracked and untracked is not None:
+                untracked.append(name)
     return files
 
 
@@ -161,7 +169,7 @@ def _git_facts(root: str) -> dict[str, Any]:
 
     # Git reads nested repositories without checking their owner, and runs programs named in their
     # configuration.
-    status = ("status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=dirty")
+    status = ("status", "--porcelain", "--untracked-files=no", "--ignore-submodules=dirty")
     dirty = bool(git_text("-c", "core.fsmonitor=false", *status))
     return {
         "head": git_text("rev-parse", "--verify", "--quiet", "HEAD"),

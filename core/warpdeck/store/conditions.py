@@ -31,6 +31,7 @@ WITH RECURSIVE names (node) AS (
     SELECT (SELECT MIN(node) FROM conditions WHERE node > names.node) FROM names WHERE node IS NOT NULL
 ) SELECT node FROM names WHERE node IS NOT NULL
 """
+_BETWEEN = "WHERE node = ? AND at > ? AND at <= ?"
 _THEN = "WHERE node = ? AND at <= ? ORDER BY at DESC LIMIT 1"
 
 
@@ -57,3 +58,13 @@ def read(db: sqlite3.Connection, at_unix: float, salvage: Salvage) -> list[Condi
         for name in names
         for found in salvage.read(db, "conditions", _CONDITION, _THEN, (name, at_unix))
     ]
+
+
+def read_between(
+    db: sqlite3.Connection, since_unix: float, until_unix: float, salvage: Salvage
+) -> list[Condition]:
+    """Return the conditions that began in this range, and for each node the one at its begin, in order of time."""
+    found = read(db, since_unix, salvage)
+    for (name,) in db.execute(_NODES).fetchall():
+        found += salvage.read(db, "conditions", _CONDITION, _BETWEEN, (name, since_unix, until_unix))
+    return sorted(found, key=lambda each: (each.at_unix, each.node))

@@ -187,6 +187,12 @@ class MemoryStore:
         ]
         return [kept[-1] for kept in known if kept]
 
+    async def conditions_between(self, since_unix: float, until_unix: float) -> list[Condition]:
+        found = await self.conditions(since_unix)
+        for kept in self._conditions.values():
+            found += [each for at, each in kept.items() if since_unix < at <= until_unix]
+        return sorted(found, key=lambda each: (each.at_unix, each.node))
+
     async def curves(self, job_id: JobId, *, step: int | None = None) -> list[JobCurve]:
         found = [curve for (*key, _), curve in self._curves.items() if key == [job_id, step]]
         return sorted(found, key=lambda curve: curve.node)

@@ -276,6 +276,12 @@ class SqliteStore:
         """Return the state of each node at that time."""
         return await self._read_separately(lambda db: conditions.read(db, at_unix, Salvage()))
 
+    async def conditions_between(self, since_unix: float, until_unix: float) -> list[Condition]:
+        """Return the conditions that began in this range, and for each node the one at its begin."""
+        return await self._read_separately(
+            lambda db: conditions.read_between(db, since_unix, until_unix, Salvage())
+        )
+
     async def curves(self, job_id: JobId, *, step: int | None = None) -> list[JobCurve]:
         """Return the usage curves of a job or of one of its steps, one per node."""
         values = (job_id, WHOLE_JOB if step is None else step)

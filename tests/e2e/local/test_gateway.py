@@ -65,6 +65,42 @@ def test_commands_start_a_gateway_and_show_the_cluster(slurm: RealSlurm, gateway
     assert slurm.ok("squeue", "--noheader", f"--jobs={job}", "--format=%T").strip() in ("RUNNING", "PENDING")
 
 
+def test_a_site_gateway_is_started_shown_and_stopped(gateway: Home, short_tmp: Path) -> None:
+    shared = ("--engine", "slurm", "--shared")
+    gateway.path.mkdir()
+    (gateway.path / "config.toml").write_text(f'[slurm]\nsite_gateway = "{short_tmp}/site"\n')
+    gateway.environ["WARPDECK_HOME"] = f"{short_tmp}/site"
+    assert gateway.run("status", *shared).returncode == 1
+    started = gateway.run("up", *shared)
+    assert started.stdout == f"site gateway to Slurm started in {short_tmp}/site\n"
+    assert "an account of its own is safer" in started.stderr
+    assert f'site_gateway = "{short_tmp}/site"' in started.stderr
+    try:
+        assert "already running" in gateway.ok("up", *shared)
+        mode = (
+            (short_tmp / "site").stat().st_mode & 0o777,
+            (short_tmp / "site" / "answers.sock").stat().st_mode & 0o777,
+        )
+        assert mode == (0o711, 0o666)
+        gateway.environ["WARPDECK_HOME"] = str(gateway.path)
+        gateway.ok("up", "--engine", "slurm")
+        eventually(
+            lambda: gateway.request("status")["engine"]["site_gateway"], what="the site gateway is used"
+        )
+        text = gateway.ok("status")
+        assert "\nsite gateway: asks Slurm for all users, as root, " in text
+        kinds = {row["kind"] for row in gateway.json("status", "--machine")["processes"]}
+        assert {"gateway", "site gateway"} <= kinds
+        gateway.environ["WARPDECK_HOME"] = f"{short_tmp}/site"
+        shown = gateway.json("status", *shared)
+        assert (shown["running"], shown["owner"]) == (True, "root") and shown["cluster"].startswith(
+            "warpdeck on "
+        )
+    finally:
+        gateway.environ["WARPDECK_HOME"] = f"{short_tmp}/site"
+        assert gateway.ok("down", *shared) == "site gateway stopped; jobs keep running\n"
+
+
 def test_a_killed_gateway_is_started_again_by_the_next_command(gateway: Home) -> None:
     gateway.ok("--engine", "slurm", "up")
     pid = pid_of(gateway)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.agent import USER
 from tests.support.home import Home
 from tests.support.waiting import eventually
 
@@ -46,7 +47,7 @@ nodes = "gpu[01-02]"
 start = 2100-01-01T08:00:00
 duration = "2:00:00"
 maintenance = true
-"""
+""".replace("users.root", f"users.{USER}")
 
 
 def home_of(folder: str, text: str) -> Home:
@@ -88,7 +89,7 @@ def test_why_shows_the_start_the_jobs_ahead_and_the_reason(run: Run) -> None:
 def test_show_lists_the_jobs_ahead_of_a_waiting_job(run: Run, site: Home) -> None:
     third = site.json("submit", "--no-snapshot", "--exclusive", "-t", "60", "--wrap", "true")["job_id"]
     shown = dict(line.strip().split("  ", 1) for line in run("show", str(third))[1].splitlines()[:12])
-    assert shown["ahead"] == "1 job (2 of root)" and shown["priority"]
+    assert shown["ahead"] == f"1 job (2 of {USER})" and shown["priority"]
     assert shown["account"] == "lab, partition all, QoS normal"
     assert "ahead" not in run("show", "1")[1]
     run("cancel", str(third))
@@ -98,7 +99,7 @@ def test_a_dry_run_shows_the_start_and_submits_nothing(run: Run) -> None:
     before = run("queue", "--json", "--all")[1]
     code, out, err = run("submit", "--dry-run", "-t", "10", "--wrap", "true")
     assert (code, err) == (0, "")
-    assert out.startswith("starts about ") and "ahead in the queue: 1 job (2 of root)" in out
+    assert out.startswith("starts about ") and f"ahead in the queue: 1 job (2 of {USER})" in out
     code, out, _ = run("submit", "--test-only", "--json", "-t", "10", "--wrap", "true")
     found = json.loads(out)
     assert code == 0 and found["verdict"] == "later" and found["expected_start"] and found["notes"] == []
@@ -111,7 +112,7 @@ def test_a_dry_run_shows_the_start_and_submits_nothing(run: Run) -> None:
         (["--gpus", "999"], "never: the job requests 999 GPUs"),
         (["-t", "3-0"], "never: requests 3 d; partition all allows 2 d"),
         (["-p", "nowhere"], "never: there is no partition nowhere"),
-        (["-p", "staff"], "never: partition staff does not admit user root"),
+        (["-p", "staff"], f"never: partition staff does not admit user {USER}"),
         (["-q", "best"], "never: there is no QoS best"),
         (["-A", "other"], "never: there is no account other"),
     ],
@@ -131,7 +132,7 @@ def test_prio_shows_the_parts_and_their_sum(run: Run) -> None:
     head, line, last = out.splitlines()
     titles = ["JOBID", "USER", "ACCOUNT", "PARTITION", "QOS", "PRIORITY", "+AGE", "+QOS", "+CPU", "-NICE"]
     assert code == 0 and head.split() == titles
-    assert line.split()[:4] == ["2", "root", "lab", "all"]
+    assert line.split()[:4] == ["2", USER, "lab", "all"]
     assert last.startswith("priority = age (0 to 1000) + qos (0 to 200) + cpu (0 to 100) - nice")
     assert [row["label"] for row in json.loads(run("prio", "--json", "2")[1])["jobs"]] == ["2"]
     code, _, err = run("prio", "1")
@@ -143,7 +144,7 @@ def test_share_shows_the_account_tree(run: Run) -> None:
     rows = table(out)
     assert rows[0][:4] == ["ACCOUNT", "USER", "SHARES", "NORM_SHARES"]
     assert rows[1][0] == "lab" and rows[1][-1] == "cpu=2"
-    assert {row[1]: row[3] for row in rows[2:4]} == {"root": "0.7500", "ann": "0.2500"}
+    assert {row[1]: row[3] for row in rows[2:4]} == {USER: "0.7500", "ann": "0.2500"}
     assert "usage is in billing-seconds; it decays with a half-life of 7-00:00:00" in out
 
 
@@ -213,7 +214,7 @@ def test_reservations_can_be_created_and_removed_at_run_time(run: Run) -> None:
     assert code == 1 and "is defined in config.toml" in err
     code, _, err = run("reservation", "rm", "class")
     assert code == 1 and "there is no reservation class" in err
-    weekly = ("create", "w", *requested[2:], "--users", "root", "--flags", "weekly,IGNORE_JOBS")
+    weekly = ("create", "w", *requested[2:], "--users", USER, "--flags", "weekly,IGNORE_JOBS")
     assert run("reservation", *weekly)[0] == 0
     assert table(run("reservations", "--noheader")[1])[1][4:6] == ["3:00:00", "weekly"]
     refused = (
@@ -227,7 +228,7 @@ def test_reservations_can_be_created_and_removed_at_run_time(run: Run) -> None:
 
 
 def test_parts_of_nodes_and_licenses_can_be_reserved(run: Run) -> None:
-    when = ("--start", "2099-01-01T08:00", "--duration", "3:00:00", "--users", "root")
+    when = ("--start", "2099-01-01T08:00", "--duration", "3:00:00", "--users", USER)
     node = json.loads(run("node", "ls", "--json")[1])[0]
     done = run("reservation", "create", "part", "--tres", "cpu=1", *when)
     assert done[:2] == (0, "created reservation part: cpu=1\n"), (done, node)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.agent import USER
 from tests.support.home import Home, temporary_home
 from tests.support.waiting import eventually
 
@@ -68,7 +69,7 @@ def test_queue_shows_the_columns_of_squeue(run: Run, ask: Callable[..., Any]) ->
         "GPUS",
         "NODELIST(REASON)",
     ]
-    assert line.split()[:8] == [str(job), "main", "columns", "root", "PD", "0:00", "1", "0"]
+    assert line.split()[:8] == [str(job), "main", "columns", USER, "PD", "0:00", "1", "0"]
     assert "(JobHeldUser)" in line
     code, out, _ = run("queue", "--name", "columns", "-o", "+priority,account")
     assert out.splitlines()[0].split()[-3:] == ["PRIORITY", "ACCOUNT", "NODELIST(REASON)"]
@@ -94,7 +95,7 @@ def test_queue_filters_by_user_state_name_and_id(run: Run, ask: Callable[..., An
     assert rows(ask, "-n", "narrow", "-t", "PD,CANCELLED") == {held: "PENDING", gone: "CANCELLED"}
     assert rows(ask, "-j", f"{array}_2,{plain}") == {gone: "CANCELLED", str(plain): "PENDING"}
     assert rows(ask, "-n", "narrow", "-u", "somebody") == {}
-    assert rows(ask, "-n", "narrow", "-u", "somebody,root") == {held: "PENDING"}
+    assert rows(ask, "-n", "narrow", "-u", f"somebody,{USER}") == {held: "PENDING"}
     assert rows(ask, "-n", "narrow", "--me") == {held: "PENDING"}
     assert [row["label"] for row in ask("queue", "--limit", "1")] == [str(plain)]
 

@@ -523,6 +523,21 @@ class EngineContract:
         with pytest.raises(UserError, match="future"):
             await rig.engine.nodes.past(rig.user, ask.NodesAt(at=time.time() + 3600))
 
+    @needs(Action.TIMELINE)
+    async def test_a_timeline_has_the_drains_of_its_range(self, rig: Rig) -> None:
+        nodes, since = rig.engine.nodes, time.time()
+        await nodes.drain(rig.admin, ask.NodeDrain(name=rig.node, reason="a fan"))
+        await nodes.resume(rig.admin, ask.NodeResume(name=rig.node))
+        told = await nodes.timeline(rig.user, ask.Timeline(since=since, until=time.time() + 60, steps=3))
+        kinds = [(event.kind, event.text) for event in told.events if event.node == rig.node]
+        assert [each for each in kinds if each[0] in ("drain", "resume")] == [
+            ("drain", "a fan"),
+            ("resume", ""),
+        ]
+        assert len(told.allocated) == len(told.util_pct) == 3
+        with pytest.raises(UserError, match="too long"):
+            await nodes.timeline(rig.user, ask.Timeline(since=0, until=since))
+
     async def test_reservations_are_made_once_and_removed(self, rig: Rig) -> None:
         nodes, site = rig.engine.nodes, rig.engine.site
         later = time.time() + 86_400

@@ -123,7 +123,7 @@ async def test_the_gpus_of_a_job_are_measured_while_somebody_looks_at_it(
     rows = await looked(rig, lambda gpus: gpus[1].job == job and gpus[1].util_pct == 40)
     assert [(process.pid, process.job) for process in rows[1].processes] == [(pid, job)]
     assert rows[1].temp_c is not None and rows[1].power_w is not None
-    assert rows[0].job == first and rows[0].util_pct is rows[3].util_pct is None
+    assert rows[0].job == first and rows[3].util_pct is None
     write_state(driver / "state", gpus=4, util=90)
     await eventually_awaited(lambda: shows(90), what="90 % are shown")
     assert len(await steps(slurm, job)) == 1, "all looks at a job share one step"
@@ -141,6 +141,45 @@ async def test_the_gpus_of_a_job_are_measured_while_somebody_looks_at_it(
     finally:
         rig.engine.jobs.samplers.keep_s = KEEP_S
     await rig.cancel(first, job)
+    await rig.reached(job)
+
+
+async def test_the_jobs_on_an_open_screen_are_measured_until_it_is_closed(
+    rig: Rig, slurm: RealSlurm, driver: Path
+) -> None:
+    write_state(driver / "state", gpus=4, util=70)
+    job = await sbatch(rig, slurm, "--gres=gpu:3")
+    await looked(rig, lambda gpus: [gpu.util_pct for gpu in gpus.values()] == [70, 70, 70, None])
+    assert isinstance(rig.engine.jobs, SlurmJobs)
+    samplers = rig.engine.jobs.samplers
+    samplers.keep_s = 0.5
+    with samplers.screen():  # A screen that is open for a moment only.
+        pass
+
+    async def has_ended() -> bool:
+        return not await steps(slurm, job)
+
+    try:
+        await eventually_awaited(has_ended, what="the step has ended")
+    finally:
+        samplers.keep_s = KEEP_S
+    await rig.cancel(job)
+    await rig.reached(job)
+
+
+async def test_a_job_that_nobody_has_measured_tells_when_the_first_reading_comes(
+    rig: Rig, slurm: RealSlurm
+) -> None:
+    job = await sbatch(rig, slurm, "--gres=gpu:1")
+    wait_s = (await rig.detail(job)).first_reading_in_s
+    assert wait_s is not None and 0 < wait_s <= 10
+
+    async def is_measured() -> bool:
+        detail = await rig.detail(job)
+        return detail.gpus[0].util_pct is not None and detail.first_reading_in_s is None
+
+    await eventually_awaited(is_measured, what="the first reading")
+    await rig.cancel(job)
     await rig.reached(job)
 
 

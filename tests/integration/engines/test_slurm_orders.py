@@ -233,12 +233,12 @@ async def test_comments_of_ended_jobs_are_kept_in_the_record(site: Site) -> None
 
 async def test_a_gateway_carries_out_orders_of_its_own_user_only(site: Site) -> None:
     job, orders = await site.sbatch("--hold"), site.rig.engine.orders
-    with pytest.raises(UserError, match="belongs to"):
+    with pytest.raises(UserError, match="its own user only"):
         await site.rig.cancel(job, caller=site.rig.other)
-    with pytest.raises(UserError, match="belongs to"):
+    with pytest.raises(UserError, match="its own user only"):
         await orders.change(site.rig.other, ask.Release(jobs=(job,)))
     note = ask.JobAnnotate(ids=(int(job),), annotating=AnnotationsChange(comment="x"))
-    with pytest.raises(UserError, match="belongs to"):
+    with pytest.raises(UserError, match="its own user only"):
         await orders.annotate(site.rig.other, note)
     await site.rig.cancel(job)
 

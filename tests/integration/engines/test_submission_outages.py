@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -17,6 +18,7 @@ from tests.support.home import temporary_home
 from tests.support.waiting import eventually, eventually_async
 
 from warpdeck.base.errors import UNCERTAIN, UserError
+from warpdeck.engines.slurm.submitting.job_folder import INTENT
 from warpdeck.engines.slurm.submitting.upkeep import KEPT_S, Upkeep
 from warpdeck.model import Snapshot
 
@@ -97,7 +99,7 @@ async def test_files_are_kept_as_long_as_a_job_needs_them(site: CrashSite) -> No
     site.use("", "")
     async with site.gateway() as (made, submissions):
         done, waiting = await submit(submissions, site, "done"), await submit(submissions, site, "waiting")
-        trees = {name: submissions.trees.path(made.cluster.uid, name * 40) for name in "ab"}
+        trees = {name: submissions.trees.path(made.cluster.uid, name * 40) for name in "abc"}
         for path in trees.values():
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(path, "wb"):
@@ -107,6 +109,14 @@ async def test_files_are_kept_as_long_as_a_job_needs_them(site: CrashSite) -> No
         made.cluster.state.upsert_job(
             msgspec.structs.replace(job, request=msgspec.structs.replace(job.request, snapshot=code))
         )
+        # The record of another gateway of this user, on another login node, knows the code of the waiting job.
+        (folder,) = (each for each in submissions.folders.all() if each.job_id() == waiting)
+        told = folder.intent()
+        code = Snapshot(commit="d", tree="c" * 40, root="/")
+        told = msgspec.structs.replace(
+            told, requests=tuple(msgspec.structs.replace(each, snapshot=code) for each in told.requests)
+        )
+        Path(folder.file(INTENT)).write_bytes(msgspec.json.encode(told))
         site.slurm.ok("scancel", str(done))
         await eventually_async(lambda: made.cluster.state.jobs[done].is_finished, what="the end of the job")
         await Upkeep(submissions).clean()
@@ -114,5 +124,5 @@ async def test_files_are_kept_as_long_as_a_job_needs_them(site: CrashSite) -> No
         later = replace(submissions, clock=lambda: time.time() + KEPT_S + 60)
         await Upkeep(later).clean()
         assert [folder.job_id() for folder in submissions.folders.all()] == [waiting]
-        assert [name for name, path in trees.items() if os.path.exists(path)] == ["a"]
+        assert [name for name, path in trees.items() if os.path.exists(path)] == ["a", "c"]
     site.slurm.ok("scancel", "--user=root")

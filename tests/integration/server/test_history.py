@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.support.core import make_request
 from tests.support.served import Raw, served
 
@@ -77,6 +78,7 @@ async def test_ended_jobs_are_returned_only_on_request(short_tmp: Path) -> None:
         await client.close()
 
 
+@pytest.mark.root
 async def test_scripts_are_returned_only_to_their_owner(short_tmp: Path) -> None:
     async with served(short_tmp / "h", store=await filled(1)) as site:
         for uid, script in ((0, "#!/bin/sh\n"), (OTHER_UID, "")):

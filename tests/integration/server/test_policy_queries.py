@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.support.agent import USER
 from tests.support.core import ROOT, make_request
 from tests.support.served import Raw, Served, served
 
@@ -62,7 +63,7 @@ nodes = "b"
 start = 2000-01-01T00:00:00Z
 end = 2000-01-02T00:00:00Z
 maintenance = true
-"""
+""".replace("users.root", f"users.{USER}").replace('"root"', f'"{USER}"')
 
 
 def site_config(text: str = SITE) -> Config:
@@ -220,11 +221,11 @@ async def test_shares_are_the_tree_of_accounts(short_tmp: Path) -> None:
             (2, "speech", "bob"),
             (1, "vision", ""),
             (2, "vision", "ann"),
-            (2, "vision", "root"),
+            (2, "vision", USER),
         ]
         by_name = {(row["account"], row["user"]): row for row in answer["shares"]}
         assert by_name["lab", ""]["quota"] == {"gres/gpu": 2}
-        assert by_name["vision", "root"]["norm_shares"] == 0.8
+        assert by_name["vision", USER]["norm_shares"] == 0.8
         assert by_name["vision", "ann"]["level_fs"] is None and by_name["vision", "ann"]["fairshare"] == 1.0
         assert by_name["vision", ""]["fairshare"] is None
         assert answer["half_life_s"] == 7 * 86_400
@@ -257,7 +258,7 @@ async def test_partitions_show_their_nodes_limits_and_users(short_tmp: Path) -> 
         assert (long["node_list"], long["missing"]) == ("a", "c")
         assert (long["gpus_used"], long["gpus"], long["cpus_used"]) == (3, 4, 1)
         assert long["node_states"] == {"mixed": 1} and short["node_states"] == {"idle": 1}
-        assert long["allow_groups"] == ["wheel"] and long["allow_users"] == ["ann", "bob", "root"]
+        assert long["allow_groups"] == ["wheel"] and long["allow_users"] == ["ann", "bob", USER]
         assert (short["max_time_s"], short["max_nodes"], short["allow_users"]) == (600, 1, None)
 
 

@@ -388,13 +388,14 @@ async def test_an_upload_is_kept_if_it_matches_its_announcement(short_tmp: Path)
         assert (await upload(raw, b"packed tree", number=40))["t"] == "ok"
         assert (await raw.request("have_tree", number=41, tree="a" * 40))["result"]["have"]
         await raw.close()
-        files = [path.name for path in (short_tmp / "h" / "trees" / "0").iterdir()]
+        files = [path.name for path in (short_tmp / "h" / "trees" / str(os.geteuid())).iterdir()]
         assert sorted(files) == ["a" * 40 + ".tar.gz", "a" * 40 + ".tar.gz.sha256"]
 
 
 CODE = {ANN: b"of ann", BOB: b"of bob"}
 
 
+@pytest.mark.root
 async def test_the_digest_of_another_users_code_gives_no_access(short_tmp: Path) -> None:
     """Bob gives the digest of Ann's code in all his requests; his job gets the code that he uploaded
     himself.
@@ -429,7 +430,7 @@ async def test_an_incomplete_upload_leaves_nothing(short_tmp: Path) -> None:
         raw.write(data_frame(1, b"12345"))
         assert (await raw.next())["t"] == "ack"
         await raw.close()
-        folder = short_tmp / "h" / "trees" / "0"
+        folder = short_tmp / "h" / "trees" / str(os.geteuid())
         async with asyncio.timeout(30), await site.client() as other:
             while list(folder.iterdir()):
                 await other.ask(requests.Status())

@@ -21,6 +21,8 @@ from warpdeck.client import code
 from warpdeck.client.submission import _packed
 from warpdeck.snapshots import SnapshotStore, capture, capture_folder, git
 
+pytestmark = pytest.mark.root
+
 OTHER = pwd.getpwnam("nobody").pw_uid
 SECRET = b"print('of nobody')\n"
 

@@ -61,6 +61,19 @@ def test_a_snapshot_has_uncommitted_files_and_links_ignored_ones(code: Path) -> 
     assert found.snapshot["dirty"] and len(found.snapshot["head"]) == 40
 
 
+@pytest.mark.parametrize(
+    ("name", "is_dirty"),
+    [("slurm-12.out", False), ("logs/train.out", False), ("train.err", False), ("model.py", True)],
+)
+def test_new_output_files_are_no_uncommitted_changes(code: Path, name: str, is_dirty: bool) -> None:
+    git(code, "add", "-A")
+    git(code, "commit", "-qm", "x")
+    (code / name).parent.mkdir(exist_ok=True)
+    (code / name).write_text("x\n")
+    found = taken(code)
+    assert found.snapshot is not None and found.snapshot["dirty"] is is_dirty
+
+
 def test_a_snapshot_needs_no_commit_and_no_index_lock(code: Path) -> None:
     (code / ".git" / "index.lock").write_text("")
     assert "pkg/a.py" in content(taken(code))

@@ -16,6 +16,7 @@ import shlex
 import shutil
 import stat
 import subprocess
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -160,7 +161,7 @@ class RealSlurm:
             path.read_text(errors="replace")[-3000:]
             for path in (*sorted(self.folder.glob("*.err")), *sorted(self.folder.glob("*.log")))
         )
-        self._pid = _first_below(_first_below(self._init.pid))
+        self._pid = first_below(first_below(self._init.pid))
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -193,9 +194,17 @@ class RealSlurm:
         )
         return CommandResult(result.returncode, result.stdout, result.stderr)
 
-    def _prefix(self, cwd: str, user: str) -> list[str]:
+    def python(self, *values: str, user: str) -> list[str]:
+        """Return a command line of our interpreter that runs in the namespaces, as the user.
+
+        The user may read all files, because the interpreter may lie in a folder that only root can read.
+        """
+        reads = ("--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search")
+        return [*self._prefix(str(self.folder), user, *reads), sys.executable, *values]
+
+    def _prefix(self, cwd: str, user: str, *options: str) -> list[str]:
         """Return the command line in front of a Slurm command that runs in the namespaces, as the user."""
-        become = ["setpriv", f"--reuid={user}", "--clear-groups"] if user != "root" else []
+        become = ["setpriv", f"--reuid={user}", "--clear-groups", *options] if user != "root" else []
         return [
             *(
                 "nsenter",
@@ -267,6 +276,6 @@ def _plain_environ() -> dict[str, str]:
     return {name: os.environ[name] for name in kept if name in os.environ} | {"LC_ALL": "C.UTF-8"}
 
 
-def _first_below(pid: int) -> int:
+def first_below(pid: int) -> int:
     """Return the first child of the process."""
     return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])

@@ -22,6 +22,7 @@ IMPOSSIBLE = {
     Action.NODE_REMOVE: "Slurm's administrators remove nodes from slurm.conf",
     Action.NODE_CHECK: "Slurm has no health checks that warpdeck can read",
     Action.NODES_AT: "Slurm keeps no past states of nodes",
+    Action.TIMELINE: "Slurm keeps no past states of nodes",
     Action.CURVES: "Slurm has no curves of nodes",
     Action.RESERVE: "Slurm's administrators make reservations with scontrol",
     Action.UNRESERVE: "Slurm's administrators remove reservations with scontrol",

@@ -276,11 +276,22 @@ async def test_invalid_settings_change_nothing_and_valid_ones_apply_at_once(fold
 
 async def test_events_of_array_tasks_show_their_task_numbers(folder: Path) -> None:
     async with run_app(folder) as ui:
-        await ui.cluster.submit_array(tasks=4, at_once=2)
+        await ui.cluster.submit_array(tasks=2, at_once=2)
         await ui.press("6")
         await ui.shows("[Partitions]")
         ui.app.screen.show_tab("events")  # type: ignore[attr-defined]
-        await ui.shows("[Events]", " 1_0 running", " 1 submitted")
+        # The record of the array becomes that of its last task.
+        await ui.shows("[Events]", " 1_0 running", " 1_1 running", " 1 submitted")
+
+
+async def test_a_refused_what_if_can_be_corrected(folder: Path) -> None:
+    async with run_app(folder) as ui:
+        await ui.press("6", "w")
+        await ui.shows("Simulation options")
+        ui.field("answer").value = "--add-gpus many"
+        await ui.press("enter")
+        await ui.until(lambda: "many" in ui.notifications(), "the reason of the refusal")
+        await ui.until(lambda: ui.field("answer").value == "--add-gpus many", "the options in the dialog")
 
 
 async def test_a_key_of_another_table_names_that_table(

@@ -139,9 +139,9 @@ async def test_a_log_is_searched_with_the_users_own_keys(folder: Path) -> None:
         await ui.shows("step", "^f Search")
         await ui.press("slash", "ctrl+f", *"loss", "enter")
         await ui.shows("/loss: line")
-        before = ui.line(-2)
+        before = ui.line(-3)
         await ui.press("comma")
-        await ui.until(lambda: ui.line(-2) != before, "the next match")
+        await ui.until(lambda: ui.line(-3) != before, "the next match")
         await ui.press("escape")
         await ui.hides("/loss")
         assert ui.app.screen.place == "job"  # type: ignore[attr-defined]
@@ -253,3 +253,11 @@ async def test_the_key_line_is_redrawn_only_when_it_changes(folder: Path) -> Non
         assert changed is not before
         ui.app.screen.show_keys()  # type: ignore[attr-defined]
         assert line.visual is changed
+
+
+async def test_ctrl_c_names_the_key_that_quits(folder: Path) -> None:
+    async with run_app(folder) as ui:
+        await ui.press("ctrl+c")
+        await ui.shows_notification("Press q to quit. Jobs keep running")
+        await ui.press("slash", "ctrl+c")
+        await ui.shows_notification("Press Esc, then q to quit. Jobs keep running")

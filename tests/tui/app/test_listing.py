@@ -10,6 +10,9 @@ import pytest
 
 from warpdeck.base.errors import UserError
 from warpdeck.protocol.job_rows import JobRow, WhyRow
+from warpdeck.protocol.node_rows import NodeRow
+from warpdeck.protocol.results import Delta
+from warpdeck_tui.data.client_state import ClientState
 from warpdeck_tui.viewmodels.jobs.arrays import Fold
 from warpdeck_tui.viewmodels.jobs.confirmation import confirmation
 from warpdeck_tui.viewmodels.jobs.job_columns import DEFAULT_COLUMNS, JOB_COLUMNS, JobRows
@@ -247,3 +250,23 @@ def test_a_part_of_the_pending_tasks_is_never_named_as_the_whole_array() -> None
     part = chosen_tasks(live, "0-98")
     assert "7" not in targets("cancel", part, rows.values())
     assert effect("cancel", part, rows.values()).endswith("; 1 pending task stays")
+
+
+def test_a_job_on_an_unreachable_node_is_not_shown_as_running() -> None:
+    jobs = {1: job(1, state="RUNNING", state_short="R", start=NOW - 60, node_list="gpu[01-03]"), 2: job(2)}
+    rows = JobRows(listed(jobs), ("job", "state", "where"), now=NOW, lost={"gpu03": NOW - 185})
+    assert [cell.text for cell in rows.row(0)] == ["1", "⚠ R?", "gpu03 unreachable for 3m"]
+    assert [cell.text for cell in rows.row(1)][1] == "◌ PD"
+    told = "".join(cell.text for cell in in_full(jobs[1], now=NOW, lost={"gpu02": None, "gpu03": NOW - 185}))
+    assert told.endswith("2 nodes unreachable for 3m; whether the job still runs is unknown")
+    assert JobRows(listed(jobs), ("state",), now=NOW, lost={"gpu09": NOW}).row(0)[0].text == "● R"
+
+
+def test_the_client_state_knows_the_unreachable_nodes() -> None:
+    board = ClientState()
+    board.apply(
+        Delta(nodes=[NodeRow(name="gpu01", state="down", at=5.0), NodeRow(name="gpu02", state="idle")])
+    )
+    assert board.lost == {"gpu01": 5.0}
+    board.apply(Delta(nodes=[NodeRow(name="gpu01", state="mixed", at=9.0)]))
+    assert board.lost == {}

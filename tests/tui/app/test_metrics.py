@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from warpdeck_tui.screens.shared.deck_screen import DeckScreen
 from warpdeck_tui.terminal.glyph_sets import ascii_text
 from warpdeck_tui.viewmodels.jobs.chart import Page, Run, chart, figure, names, run_of
 from warpdeck_tui.viewmodels.jobs.readings import MAX_POINTS, Part, Point, Readings, readings, thinned
+from warpdeck_tui.viewmodels.jobs.ticks import ticks
 from warpdeck_tui.widgets.cells import fit
 from warpdeck_tui.widgets.plot import NOBODY, Curve, Frame, frame_of, means, plot, reach
 
@@ -203,7 +205,39 @@ def test_the_axis_of_a_short_run_repeats_no_label(by_step: bool) -> None:
         )[-1]
     )
     ticks = [tick.strip() for tick in axis.split("╵")[1:]]
-    assert ticks == (["0", "1", "2"] if by_step else ["0s", "1s", "2s"])
+    assert ticks == (["0", "1"] if by_step else ["0s", "1s"])
+
+
+@pytest.mark.parametrize(
+    ("seconds", "labels"),
+    [
+        (220.0, ["0s", "1m", "2m", "3m"]),
+        (150.0, ["0s", "30s", "1m", "1m30", "2m"]),
+        (7_000.0, ["0s", "30m", "1h", "1h30"]),
+        (3.5 * 86_400, ["0s", "1d", "2d", "3d"]),
+    ],
+)
+def test_ticks_are_at_round_times_of_equal_distance(seconds: float, labels: list[str]) -> None:
+    found = ticks(0.0, seconds, 80, apart=16, is_time=True)
+    assert [each.label for each in found] == labels
+    columns = [each.column for each in found]
+    gaps = [right - left for left, right in pairwise(columns)]
+    assert columns[0] == 0 and min(gaps) >= 16 and max(gaps) - min(gaps) <= 1
+    assert all(each.column == round(80 * SECONDS[each.label] / seconds) for each in found)
+
+
+SECONDS = {
+    "0s": 0,
+    "30s": 30,
+    "1m": 60,
+    "1m30": 90,
+    "2m": 120,
+    "3m": 180,
+    "30m": 1800,
+    "1h": 3600,
+    "1h30": 5400,
+}
+SECONDS |= {"1d": 86_400, "2d": 172_800, "3d": 259_200}
 
 
 def noisy(key: str) -> Run:

@@ -17,7 +17,7 @@ from warpdeck.model import PtySize
 from warpdeck.ports.engine import Action
 from warpdeck.protocol.job_rows import GpuUse, JobDetail, JobRow
 from warpdeck.protocol.node_rows import GpuRow, NodeRow
-from warpdeck.protocol.site_rows import EngineRow
+from warpdeck.protocol.site_rows import EngineRow, SiteGatewayRow
 from warpdeck_tui.plain import PlainRequest, screen_text
 from warpdeck_tui.table.actions import ACTIONS
 from warpdeck_tui.table.actions.requests import REQUESTS, requests_of
@@ -94,6 +94,16 @@ def test_the_line_has_name_age_and_rate() -> None:
         " Slurm 24.11 · hpc1   not read yet   1 request/min"
     ]
     assert shown(80, cluster="", version="", requests_a_minute=None) == [" Slurm   read 25 s ago"]
+
+
+def test_the_line_tells_that_the_answers_come_from_the_site_gateway() -> None:
+    site = SiteGatewayRow(owner="svc", requests_a_minute=4.0)
+    own = [" Slurm 24.11 · hpc1   read 25 s ago   0 requests/min"]
+    assert shown(80, requests_a_minute=0.0, site_gateway=site) == [
+        " Slurm 24.11 · hpc1   read 25 s ago   site gateway, 4 requests/min"
+    ]
+    lost = SiteGatewayRow(owner="svc", requests_a_minute=4.0, problem="it does not run")
+    assert shown(80, requests_a_minute=0.0, site_gateway=lost) == own
 
 
 @pytest.mark.parametrize(

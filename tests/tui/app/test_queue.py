@@ -12,6 +12,8 @@ from warpdeck.base.errors import UserError
 from warpdeck.model import JobState
 from warpdeck_tui.screens import queue
 from warpdeck_tui.user_files.saved_views import View, Views, read_views
+from warpdeck_tui.viewmodels.jobs.column_choice import WORDS
+from warpdeck_tui.viewmodels.jobs.job_columns import DEFAULT_COLUMNS, JOB_COLUMNS
 from warpdeck_tui.widgets.virtual_table import VirtualTable
 
 
@@ -245,15 +247,34 @@ async def test_columns_are_selected_and_saved(folder: Path) -> None:
         await ui.cluster.submit("paper")
         await ui.shows("paper", "USER")
         await ui.press("C")
-        await ui.shows("Columns: job state name", "job state name user gpus")
-        ui.field("answer").value = "job, nonsense"
+        await ui.shows("✓ USER", "  PARTITION", "Apply")
+        await ui.press("j", "j", "j", "space")
+        await ui.shows("▌  USER")
+        await ui.press("K", "K", "K", "space")
+        await ui.until(lambda: ui.app.navigation.queue.columns[0] == "user", "USER is the first column")  # type: ignore[union-attr]
         await ui.press("enter")
-        await ui.shows("No such column: nonsense. Use one of job state")
-        ui.field("answer").value = "name partition job"
-        await ui.press("enter")
-        await ui.hides("USER", "Columns: ")
-        await ui.shows("NAME", "PARTITION", "JOB")
-        assert read_views(folder / "home/config/views.json").columns == ("name", "partition", "job")
+        await ui.hides("Apply")
+        shown = read_views(folder / "home/config/views.json").columns
+        assert shown == ("user", *(name for name in DEFAULT_COLUMNS if name != "user"))
+        assert ui.text().index("USER") < ui.text().index("JOB")
+
+
+async def test_canceled_columns_are_restored_and_one_column_always_stays(folder: Path) -> None:
+    async with run_app(folder) as ui:
+        await ui.cluster.submit("paper")
+        await ui.shows("paper", "USER")
+        await ui.press("C", *(["space", "j"] * len(DEFAULT_COLUMNS)))
+        await ui.shows_notification("A list needs at least one column")
+        await ui.press("escape")
+        await ui.hides("Apply")
+        assert ui.app.navigation.queue.columns == DEFAULT_COLUMNS  # type: ignore[union-attr]
+        await ui.shows("USER", "paper")
+        await ui.press("C", "space", "D", "enter")
+        await ui.until(lambda: ui.app.navigation.queue.columns == DEFAULT_COLUMNS, "the default columns")  # type: ignore[union-attr]
+
+
+def test_every_column_has_a_description() -> None:
+    assert set(WORDS) == set(JOB_COLUMNS)
 
 
 async def test_a_view_is_saved_and_restored_by_a_key(folder: Path) -> None:

@@ -151,6 +151,7 @@ async def test_the_site_and_the_quota_are_requested_at_the_start() -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         while app.board.site.quota is None:
             await pilot.pause()
+        app.refresher.redraw()
         await pilot.pause()
         lines = [strip.text for strip in app.screen._compositor.render_strips()[:2]]
         assert " lab ● " in lines[0]
@@ -162,7 +163,7 @@ async def test_all_screens_have_both_lines_and_a_frame_with_a_title(folder: Path
     async with run_app(folder, size=(80, 24)) as ui:
         await ui.cluster.submit("vit")
         await ui.shows("● R", "GPUs", "1/8")
-        for key, words in (("2", "metric"), ("enter", "job 1"), ("4", "history"), ("5", "session")):
+        for key, words in (("2", "nodes"), ("enter", "job 1"), ("4", "history"), ("5", "session")):
             await ui.press(key)
             await ui.until(lambda words=words: words in ui.line(2), f"{words} in the title")
             assert ui.line(2).startswith("╭") and ui.line(2).endswith("╮")
@@ -175,7 +176,7 @@ async def test_a_click_on_a_name_opens_the_screen(folder: Path) -> None:
         await ui.pilot.click(TabStrip, offset=(at, 0))
         await ui.shows("No sessions")
         await ui.pilot.click(ClusterStrip, offset=(2, 0))
-        await ui.shows("gpu01", "metric")
+        await ui.shows("gpu01", "gpu02")
 
 
 async def test_unchanged_lines_are_not_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,6 +56,19 @@ async def test_an_error_is_shown_beside_its_field_and_the_form_stays_open(folder
         await ui.shows("from-script", "● R")
 
 
+async def test_the_error_of_a_script_disappears_when_it_is_corrected(folder: Path) -> None:
+    async with run_app(folder) as ui:
+        await ui.press("n", "enter")
+        await ui.until(lambda: ui.app.screen.query_one("#script-error").display, "the error is shown")
+        area = ui.app.screen.query_one(TextArea)
+        area.text = "#!/bin/sh\n#SBATCH --nonsense\ntrue\n"
+        await ui.until(lambda: not ui.app.screen.query_one("#script-error").display, "a script is there")
+        await ui.press("enter")
+        await ui.until(lambda: ui.app.screen.query_one("#text-error").display, "the option is refused")
+        area.text = "#!/bin/sh\n#SBATCH --gpus=1\ntrue\n"
+        await ui.until(lambda: not ui.app.screen.query_one("#text-error").display, "the option is valid")
+
+
 async def test_an_impossible_number_of_gpus_is_reported_at_its_field(folder: Path) -> None:
     async with run_app(folder) as ui:
         await open_form(ui)

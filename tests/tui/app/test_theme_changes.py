@@ -10,9 +10,11 @@ from rich.segment import Segment
 from tests.tui.app.app_pilot import AppPilot, run_app
 from textual.color import Color
 from textual.css.stylesheet import Stylesheet
+from textual.geometry import Region
 
 from warpdeck.base.paths import config_dir
 from warpdeck.model import GpuRequest, Resources
+from warpdeck_tui.screens.shared.deck_screen import DeckScreen
 from warpdeck_tui.screens.themes import ThemePicker
 from warpdeck_tui.user_files.themes import shipped_folder
 
@@ -110,6 +112,25 @@ async def test_a_theme_change_parses_styles_once_and_clears_the_color_cache(
         await ui.until(lambda: background(ui) != before, "the other background")
         await ui.settle()
         assert len(parsed) == 1
+
+
+async def test_the_lines_at_the_top_get_the_theme_that_the_picker_previews(folder: Path) -> None:
+    async with run_app(folder, theme="deck-dark") as ui:
+        await ui.shows("1 Queue")
+        await ui.press("T")
+        await ui.shows("THEME", "deck-light")
+        ui.app.looks.use("nord")
+        wanted = ui.app.palette["key"].color
+        below = next(screen for screen in ui.app.screen_stack if isinstance(screen, DeckScreen))
+        lines = below.query_one("#strip").render_lines
+        await ui.until(
+            lambda: any(
+                each.style is not None and each.style.color == wanted
+                for strip in lines(Region(0, 0, 60, 1))
+                for each in strip
+            ),
+            "the key of a screen in the new color",
+        )
 
 
 async def test_an_open_dialog_gets_the_new_theme(folder: Path) -> None:

@@ -18,7 +18,7 @@ from warpdeck.base.paths import OWN, SLURM, Paths, chosen_engine, default_paths
 from warpdeck.cli.main import main
 from warpdeck.cli.shared.engine_offer import ask, is_undecided
 from warpdeck.cli.verbs.completion import complete
-from warpdeck.cli.verbs.control import engine_text
+from warpdeck.cli.verbs.control import engine_text, site_gateway_lines
 from warpdeck.library.asyncclient import AsyncClient
 
 
@@ -152,7 +152,7 @@ def test_a_home_of_the_other_engine_is_refused_with_a_next_step(
     assert second == "  use another home (WARPDECK_HOME), or this one with `warpdeck --engine warpdeck`"
 
 
-@pytest.mark.parametrize("option", ["--shared", "--share-machine", "--no-local-node"])
+@pytest.mark.parametrize("option", ["--share-machine", "--no-local-node"])
 def test_options_of_the_own_scheduler_are_refused_for_slurm(
     user: Path, capsys: pytest.CaptureFixture[str], option: str
 ) -> None:
@@ -249,3 +249,39 @@ def test_the_status_line_names_the_engine_and_the_age_of_its_data(row: dict[str,
         "requests_a_minute": None,
     }
     assert engine_text(empty | row, version="1.2", now=100.0) == text
+
+
+@pytest.mark.parametrize(
+    ("row", "lines"),
+    [
+        (None, []),
+        (
+            {"owner": "svc", "requests_a_minute": 4.0, "problem": "", "own": {}},
+            ["site gateway: asks Slurm for all users, as svc, 4 requests in the last minute"],
+        ),
+        (
+            {"owner": "svc", "requests_a_minute": 4.0, "problem": "", "own": {"queue": "PrivateData=jobs"}},
+            [
+                "site gateway: asks Slurm for all users, as svc, 4 requests in the last minute",
+                "asked by this gateway itself: queue (PrivateData=jobs)",
+            ],
+        ),
+        (
+            {"owner": "", "requests_a_minute": 0.0, "problem": "it does not run", "own": {}},
+            ["site gateway: not used now: it does not run; this gateway asks Slurm itself"],
+        ),
+    ],
+)
+def test_the_status_tells_whether_the_site_gateway_asks_slurm(
+    row: dict[str, object] | None, lines: list[str]
+) -> None:
+    assert site_gateway_lines(row) == lines
+
+
+def test_no_site_gateway_is_started_in_a_folder_that_cannot_be_created(
+    user: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WARPDECK_HOME", "/proc/nowhere")
+    assert main(["up", "--engine", "slurm", "--shared"]) == 1
+    error = capsys.readouterr().err
+    assert "cannot use /proc/nowhere" in error and "install -d -m 711 -o ACCOUNT /proc/nowhere" in error

@@ -17,6 +17,7 @@ from warpdeck.engines.slurm.cluster.job_changes import JobChanges, compare
 from warpdeck.engines.slurm.reading import reasons, values
 from warpdeck.engines.slurm.reading.job_table import COLUMNS, read_job, read_jobs
 from warpdeck.engines.slurm.reading.marked_table import Column, MalformedTable, format_argument, read_table
+from warpdeck.engines.slurm.reading.node_reasons import unclear
 from warpdeck.engines.slurm.reading.node_table import read_nodes
 from warpdeck.engines.slurm.reading.partition_table import read_partitions
 from warpdeck.engines.slurm.versions import Feature, Version, has, read_version
@@ -110,6 +111,29 @@ def test_nodes_have_their_state_reason_and_gpus_in_use(version: str) -> None:
     assert first.mem_alloc_bytes > 0 and first.kernel.startswith("Linux ") and first.at == 5.0
     assert (second.state, second.reason) == ("drained", "bad fan = hot")
     assert second.reason_at is not None and not any(gpu.job for gpu in second.gpus)
+
+
+@pytest.mark.parametrize(
+    ("tail", "is_clear"),
+    [
+        ("bad fan = hot [root@2026-11-27T10:00:00]", True),
+        ("bad fan [root@2026-11-27T10:00:00] Comment=a b Extra=c", True),
+        ("fan Comment=hot [root@2026-11-27T10:00:00]", False),
+        ("fan [root@2026-01-01T00:00:00] Comment=hot [root@2026-11-27T10:00:00]", False),
+        ("a [root@2026-11-27T10:00:00]        NodeName=evil State=IDLE", False),
+        ("a line break", False),
+    ],
+)
+def test_reasons_that_may_contain_fields_are_told_apart(tail: str, is_clear: bool) -> None:
+    text = f"NodeName=n7 State=IDLE+DRAIN Partitions=p Reason={tail}\nNodeName=n8 State=IDLE\n"
+    assert unclear(text) == ([] if is_clear else ["n7"])
+
+
+def test_the_text_of_a_reason_is_no_field() -> None:
+    text = "NodeName=n7 State=IDLE+DRAIN Reason=fan Comment=hot [root@2026-11-27T10:00:00] Comment=(null)"
+    (row,) = read_nodes(text, at=0.0, reasons={"n7": "fan Comment=hot"})
+    assert (row.state, row.reason, row.comment) == ("drained", "fan Comment=hot", "")
+    assert row.reason_at is not None
 
 
 def test_partitions_sum_up_their_nodes(version: str) -> None:

@@ -332,6 +332,8 @@ async def test_past_conditions_of_nodes_are_found_until_the_node_is_removed(stor
     await store.commit(Changes(conditions=(drained,)))
     wanted = {9.0: [], 10.0: [well], 19.9: [well, down], 20.0: [ill, down], 1e12: [ill, drained]}
     assert {at: await store.conditions(at) for at in wanted} == wanted
+    assert await store.conditions_between(12.0, 20.0) == [well, down, ill]
+    assert await store.conditions_between(20.0, 1e12) == [down, ill, drained]
     assert (await store.load(finished_since_unix=0.0)).conditions == (ill, drained)
     other = condition("b", 15.0, down=True, down_reason="no route to host")
     await store.commit(Changes(conditions=(other,)))

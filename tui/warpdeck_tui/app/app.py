@@ -39,7 +39,7 @@ from warpdeck_tui.table.bindings import (
 )
 from warpdeck_tui.terminal import clipboard
 from warpdeck_tui.terminal.preload import load_later
-from warpdeck_tui.terminal.terminal_app import TerminalApp
+from warpdeck_tui.terminal.terminal_app import TerminalApp, is_written_in
 from warpdeck_tui.theme_manager import LOOK_S, ThemeManager
 from warpdeck_tui.user_files.settings import Settings, read_settings
 from warpdeck_tui.widgets.cells import printable
@@ -328,6 +328,13 @@ class DeckApp(TerminalApp):
         self.workers.cancel_all()
         self.exit()
 
+    def action_help_quit(self) -> None:
+        """Answer Ctrl+C, which Textual binds to this action, with the key that quits."""
+        [action] = [each for each in actions_at("app") if each.id == "quit"]
+        key = key_words(keys_of(action, self.keymap).partition(",")[0])
+        writes = self.screen_stack and is_written_in(self.focused)
+        self.notify(f"Press {'Esc, then ' if writes else ''}{key} to quit. Jobs keep running", markup=False)
+
     def action_help(self) -> None:
         places = self.front.places() if self.front is not None else ()
         self.push_screen(
@@ -370,6 +377,7 @@ class DeckApp(TerminalApp):
                 screen.recolour()
             if isinstance(screen, DeckScreen) and screen.has_arrived:
                 screen.draw()
+                screen.draw_top()
                 break
 
     def commands(self, screen: Screen[Any]) -> Iterable[Command]:

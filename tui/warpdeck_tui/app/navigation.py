@@ -100,6 +100,14 @@ class Navigator:
             self.show_queue()
             self._app.push_screen(screens.NodesScreen(name))
 
+    def open_map_at(self, at: float) -> None:
+        """Open the map of GPUs at a past time, in unix seconds."""
+        if isinstance(self._app.screen, screens.NodesScreen):
+            self._app.screen.look_at(at)
+        else:
+            self.show_queue()
+            self._app.push_screen(screens.NodesScreen(at=at))
+
     def open_user(self, user: str) -> None:
         self.show_queue()
         self._deck.everybody = True

@@ -32,6 +32,8 @@ class Site(NamedTuple):
 
 OWN = EngineRow().name
 """Name of our own scheduler."""
+LOST = "down"
+"""State of a node to which the server has no link. Its jobs may still run."""
 
 
 class Scheduler(NamedTuple):
@@ -79,6 +81,8 @@ class ClientState:
         self.jobs: dict[int, JobRow] = {}
         self.nodes: dict[str, NodeRow] = {}
         self.cluster = ClusterNow()
+        self.lost: dict[str, float | None] = {}
+        """The unreachable nodes, with the time of their last reading (Unix seconds)."""
         self.ready = False
         """True once the controller has sent the complete state."""
         self.changes = 0
@@ -128,8 +132,11 @@ class ClientState:
         """Replace the row of the node, or remove it if `node` is None, and update the totals."""
         before = self.nodes.pop(name, None)
         self.cluster.put_node(name, before, node)
+        self.lost.pop(name, None)
         if node is not None:
             self.nodes[name] = node
+            if node.state == LOST:
+                self.lost[name] = node.at
 
     @property
     def gpus(self) -> int:

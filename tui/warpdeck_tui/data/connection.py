@@ -33,7 +33,7 @@ from warpdeck.protocol.job_rows import (
 )
 from warpdeck.protocol.node_rows import NodeRow, PastNodeRow
 from warpdeck.protocol.request_base import OnJobs, RequestMessage
-from warpdeck.protocol.results import Changed, Delta, LogOpened, Welcome
+from warpdeck.protocol.results import Changed, Delta, LogOpened, Timeline, Welcome
 from warpdeck.protocol.site_rows import EngineRow, ForecastRow
 from warpdeck_tui.viewmodels.jobs.queue import only_waiting
 
@@ -252,6 +252,10 @@ class Core:
     async def nodes_at(self, at: float) -> list[PastNodeRow]:
         """Return the state of the nodes at the time `at`."""
         return (await self.ask(requests.NodesAt(at=at))).nodes
+
+    async def timeline(self, since: float, until: float, *, steps: int) -> Timeline:
+        """Return the events of nodes and the use of the GPUs in this range of time."""
+        return await self.ask(requests.Timeline(since=since, until=until, steps=steps))
 
     async def node_curves(self, node: str, *, step_s: float) -> UsageCurves:
         """Return the recent measurements of a node and its GPUs."""

@@ -463,6 +463,8 @@ class AdminScreen(NodeVerbs):
             self._what_if = await what_if(_split(words), self.deck.core.paths, self._progress)
         except UserError as error:
             self.deck.tell_error(error)
+            if self.deck.front is self:
+                self.action_what_if()  # with the refused options, so that the user can correct them
         finally:
             self._simulating = ""
         self.draw()

@@ -5,7 +5,6 @@ The details are those of the node or GPU under the cursor.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Sequence, Set
 from typing import ClassVar
@@ -14,20 +13,17 @@ from textual import work
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container, Vertical
-from textual.content import Content
 from textual.widgets import Static
 
 from warpdeck.base.errors import UserError
-from warpdeck.notation.values.time_points import parse_past
-from warpdeck.protocol.node_rows import GpuRow, NodeRow, PastNodeRow
+from warpdeck.protocol.node_rows import GpuRow, NodeRow
 from warpdeck_tui.screens.shared.deck_screen import Folded
-from warpdeck_tui.screens.shared.dialogs import Ask
 from warpdeck_tui.screens.shared.frames import Frame
 from warpdeck_tui.screens.shared.key_line import KeyLine
-from warpdeck_tui.screens.shared.node_verbs import NodeVerbs
+from warpdeck_tui.screens.shared.painting import paint
 from warpdeck_tui.table.bindings import bindings
 from warpdeck_tui.user_files.map_color import keep_map_color, read_map_color
-from warpdeck_tui.viewmodels import Line
+from warpdeck_tui.viewmodels import Cell, Line
 from warpdeck_tui.viewmodels.jobs.queue import STARTS_UP_S, Question
 from warpdeck_tui.viewmodels.nodes.details import details
 from warpdeck_tui.viewmodels.nodes.gpu_history import STEP_S as HISTORY_STEP_S
@@ -49,20 +45,19 @@ from warpdeck_tui.viewmodels.nodes.gpu_map import (
 from warpdeck_tui.viewmodels.nodes.nodes import fragmentation, node_row, summary
 from warpdeck_tui.viewmodels.nodes.owner_colors import OwnerColors
 from warpdeck_tui.viewmodels.nodes.past_nodes import (
-    FINE_S,
-    STEP_S,
     clock_words,
     moment_words,
-    moved,
 )
 from warpdeck_tui.widgets.cell_grid import CellGrid
 from warpdeck_tui.widgets.cells import printable
 from warpdeck_tui.widgets.tile import SPARK_HEIGHT
+from warpdeck_tui.widgets.timeline import TimelinePane
 from warpdeck_tui.widgets.virtual_table import Column, VirtualTable
 
 from .idle import IdleGpus
 from .node_add import NodeAdd
 from .node_page import NodeScreen
+from .time_travel import TimeTravel
 
 COLUMNS = (
     Column("NODE", 12, flex=1, most=24),
@@ -74,8 +69,6 @@ COLUMNS = (
     Column("JOBS", 4, 1, align="right"),
     Column("JOBS OR REASON", 0),
 )
-LOOK_S = 0.25
-"""Least time in seconds between two requests for past states, because each request asks every node."""
 HISTORY_S = 60.0
 """Seconds between two requests for the stored measurements of all nodes."""
 MAX_HISTORIES = 16
@@ -84,7 +77,7 @@ OF_NOW = ("page", "idle", "drain", "add", "remove", "new_job")
 """Actions that are not available while a past state is shown."""
 
 
-class NodesScreen(NodeVerbs):
+class NodesScreen(TimeTravel):
     """The map shows the chosen metric of each GPU.
 
     The details of the node under the cursor are shown beside it.
@@ -93,26 +86,19 @@ class NodesScreen(NodeVerbs):
     place = "nodes"
     BINDINGS: ClassVar[list[BindingType]] = bindings("nodes")
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-wide"), (160, "-broad")]  # noqa: RUF012  (as Textual declares it)
-    VERTICAL_BREAKPOINTS = [(0, "-low"), (32, "-tall")]  # noqa: RUF012
+    VERTICAL_BREAKPOINTS = [(0, "-low"), (28, "-middle"), (36, "-tall")]  # noqa: RUF012
 
     def __init__(self, name: str = "", *, listed: bool = False, at: float | None = None) -> None:
         """Create the screen. `name` is the node under the cursor at first.
 
         `at` is a time in the past to begin with, in unix seconds.
         """
-        super().__init__()
+        super().__init__(at)
         self._first = name
         kept = read_map_color()
         self._metric = kept if kept in METRICS else METRICS[0]
         self._colors, self._history = OwnerColors(), GpuHistory()
         self._listed = listed
-        self._at: float | None = None
-        """The time that is shown, or None for now."""
-        self._wanted_at = at
-        """The time that was requested last. Its data may not have arrived yet."""
-        self._then: list[PastNodeRow] = []
-        """The state of the nodes at the time that is shown."""
-        self._travels = False
         self._described: tuple[str, list[Line]] = "", []
         """The title and the lines of the details that are shown."""
         self._pointed_out = ""
@@ -121,10 +107,13 @@ class NodesScreen(NodeVerbs):
     def compose(self) -> ComposeResult:
         yield from self.top()
         with Container(id="split"):
-            with Frame(id="main", is_main=True):
-                yield CellGrid(self.deck.palette, id="grid", bars=not self.deck.low_bandwidth)
-                yield VirtualTable(COLUMNS, self.deck.palette, empty="", id="nodes")
-            with Vertical(id="under", classes="framed"):
+            with Vertical(id="map"):
+                with Frame(id="main", is_main=True):
+                    yield CellGrid(self.deck.palette, id="grid", bars=not self.deck.low_bandwidth)
+                    yield VirtualTable(COLUMNS, self.deck.palette, empty="", id="nodes")
+                with Frame(id="timeline"):
+                    yield TimelinePane()
+            with Frame(id="under"):
                 yield Static("", id="details", markup=False)
         yield KeyLine()
 
@@ -146,10 +135,6 @@ class NodesScreen(NodeVerbs):
     def node(self) -> NodeRow | None:
         name = self.cursor[0]
         return next((node for node in self._shown() if node.name == name), None)
-
-    @property
-    def moment(self) -> float | None:
-        return self._at
 
     def _shown(self) -> Sequence[NodeRow]:
         """Return the nodes now or at the past time that is shown."""
@@ -182,8 +167,10 @@ class NodesScreen(NodeVerbs):
         if metric in NAMED and not self._listed and self._at is None:
             words.insert(0, fragmentation(nodes))
         self.query_one("#main").set_class(self._at is not None, "past")
+        self.set_class(self._wanted_at is not None, "past")
         self.set_head(self._head(shown, "   ".join(filter(None, words))))
         self._describe()
+        self.draw_timeline()
 
     def _starting(self) -> Set[str]:
         """Return the labels of the jobs that began a moment ago. Their GPUs are not used yet."""
@@ -206,7 +193,7 @@ class NodesScreen(NodeVerbs):
     def applies(self, action: str) -> bool:
         if self._at is not None and action in OF_NOW:
             return False
-        if action in ("later", "bit_later", "now"):
+        if action in ("later", "bit_later", "now", "next_event", "timeline_range"):
             return self._wanted_at is not None
         if action in ("drain", "remove", "copy", "page"):
             return self.node is not None
@@ -284,16 +271,16 @@ class NodesScreen(NodeVerbs):
 
     def _describe(self) -> None:
         node, index = self.node, self.cursor[1]
-        pane, lines = self.query_one("#under"), list[Line]()
+        pane, lines = self.query_one("#under", Frame), list[Line]()
         if node is not None:
             jobs = {job.label: job for job in self.deck.board.jobs.values() if job.label in node.jobs}
             is_low = self.has_class("-narrow")
             width = pane.content_size.width
             lines = details(node, index, jobs=jobs, now=time.time(), width=width, is_low=is_low)
-        title = f"{printable(node.name)}" if node is not None else ""
+        title = printable(node.name) if node is not None else ""
         if (title, lines) != self._described:
             self._described = title, lines
-            pane.border_title = Content(title)
+            pane.show_title(paint([(Cell(title, "title"),)], self.styles_now))
             self.query_one("#details", Static).update(Folded(lines, self.deck.palette))
 
     def go_to(self, name: str) -> None:
@@ -342,80 +329,6 @@ class NodesScreen(NodeVerbs):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         of_then = self._at is not None and action in OF_NOW
         return False if of_then else super().check_action(action, parameters)
-
-    def _look_at(self, at: float | None) -> None:
-        self._wanted_at = at
-        if at is None:
-            self._at, self._then = None, []
-        elif not self._travels:
-            self._travels = True
-            self._travel()
-        self.draw()
-
-    @work(group="past")
-    async def _travel(self) -> None:
-        """Request the wanted time until it is the time that is shown.
-
-        Times that were replaced by newer ones meanwhile are not requested. Until an answer arrives, the
-        screen does not change.
-        """
-        try:
-            while (at := self._wanted_at) is not None and at != self._at:
-                if not self.deck.board.ready:  # the app has just started
-                    await self.deck.core.connected()
-                begun = time.monotonic()
-                then = await self.deck.core.nodes_at(at)
-                if self._wanted_at is None:  # the user has returned to now
-                    return
-                self._at, self._then = at, then
-                self.draw()
-                await asyncio.sleep(max(0.0, LOOK_S - (time.monotonic() - begun)))
-        except UserError as error:
-            self._wanted_at = self._at
-            self.deck.tell_error(error)
-            self.draw()
-        finally:
-            self._travels = False
-
-    def _step(self, steps: int, step_s: float) -> None:
-        self._look_at(moved(self._wanted_at, steps, time.time(), step_s=step_s))
-
-    def action_earlier(self) -> None:
-        self._step(-1, STEP_S)
-
-    def action_later(self) -> None:
-        if self._wanted_at is not None:
-            self._step(1, STEP_S)
-
-    def action_bit_earlier(self) -> None:
-        self._step(-1, FINE_S)
-
-    def action_bit_later(self) -> None:
-        if self._wanted_at is not None:
-            self._step(1, FINE_S)
-
-    def action_at(self) -> None:
-        """Ask for a time in the past and show the nodes at that time."""
-
-        def check(words: str) -> None:
-            if words:
-                parse_past(words, time.time())
-
-        def look(words: str | None) -> None:
-            if words:
-                self._look_at(parse_past(words, time.time()))
-
-        question = Ask(
-            "Go to time",
-            required="Enter a time, for example 03:12, now-2hours or 11/20 14:00",
-            command="warpdeck screen gpus --plain --at 03:12",
-            check=check,
-        )
-        self.app.push_screen(question, look)
-
-    def action_now(self) -> None:
-        if self._wanted_at is not None:
-            self._look_at(None)
 
     def action_back(self) -> None:
         """Return from a past time to now or, if now is shown, to the queue."""

@@ -15,13 +15,13 @@ from warpdeck_tui.table.bindings import bindings
 from warpdeck_tui.user_files.saved_views import (
     View,
     Views,
-    parse_columns,
     sort_text,
 )
 from warpdeck_tui.viewmodels.jobs.arrays import Fold, fold_key
-from warpdeck_tui.viewmodels.jobs.job_columns import JOB_COLUMNS, JobRows
+from warpdeck_tui.viewmodels.jobs.job_columns import JobRows
 from warpdeck_tui.viewmodels.jobs.listing import Choice, Listing
 from warpdeck_tui.viewmodels.jobs.queue import summary
+from warpdeck_tui.widgets.cells import printable
 from warpdeck_tui.widgets.rows import RowSource
 
 REST_S = 0.005
@@ -61,7 +61,7 @@ class QueueScreen(JobListScreen):
             self.draw()
 
     def rows(self, *, now: float) -> RowSource:
-        return JobRows(self.listing, self.columns, now=now)
+        return JobRows(self.listing, self.columns, now=now, lost=self.deck.board.lost)
 
     def array(self, key: str) -> Fold | None:
         return self.listing.fold(key)
@@ -113,7 +113,7 @@ class QueueScreen(JobListScreen):
 
     def nothing(self) -> str:
         if not self.deck.board.ready:
-            return "Connecting..."
+            return printable(self.deck.board.away) or "Connecting..."
         if self.filter_text:
             return self.no_match()
         others = not self.deck.everybody and bool(self.deck.board.jobs)
@@ -169,18 +169,8 @@ class QueueScreen(JobListScreen):
         )
 
     def action_columns(self) -> None:
-        def use(text: str | None) -> None:
-            if text:
-                names = parse_columns(text)
-                if self.change_views(lambda views: msgspec.structs.replace(views, columns=names)):
-                    self.use_columns(names)
+        def keep(names: tuple[str, ...] | None) -> None:
+            if names:
+                self.change_views(lambda views: msgspec.structs.replace(views, columns=names))
 
-        self.app.push_screen(
-            screens.Ask(
-                f"Columns: {' '.join(JOB_COLUMNS)}",
-                required="Enter at least one column",
-                value=" ".join(self.columns),
-                check=parse_columns,
-            ),
-            use,
-        )
+        self.app.push_screen(screens.ColumnPicker(self.columns, self.use_columns), keep)

@@ -92,6 +92,8 @@ class NewJob(Arrives[str], ModalScreen[str]):
         self._path = self._path_of(sheet)
         """The path of the script that was read."""
         self._busy = False
+        self._told: list[FieldError] = []
+        """The errors that are shown."""
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog form"):
@@ -118,13 +120,16 @@ class NewJob(Arrives[str], ModalScreen[str]):
         if self.is_left or self._sheet.value(field) == event.value.strip():
             return
         sheet = typed(self._sheet, field, event.value.strip())
+        self._clear_corrected(sheet)
         if field in ("script", "folder"):
             sheet = self._read(sheet)
         self._changed(sheet, but=field)
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
         if not self.is_left and event.text_area.text != self._sheet.text:
-            self._changed(written(self._sheet, event.text_area.text))
+            sheet = written(self._sheet, event.text_area.text)
+            self._clear_corrected(sheet)
+            self._changed(sheet)
 
     def _read(self, sheet: Sheet) -> Sheet:
         """Return the form with the text of the script, once the field names an existing script."""
@@ -173,7 +178,9 @@ class NewJob(Arrives[str], ModalScreen[str]):
         except UserError as error:
             self._show_errors([FieldError(WHOLE_FORM, in_words(error))])
         else:
-            self._changed(written(self._sheet, text))
+            sheet = written(self._sheet, text)
+            self._clear_corrected(sheet)
+            self._changed(sheet)
 
     def action_leave_script(self) -> None:
         self.query_one("#gpus").focus()
@@ -303,14 +310,24 @@ class NewJob(Arrives[str], ModalScreen[str]):
                 words = in_words(error)
         self.query_one("#forecast", Static).update(words)
 
-    def _show_errors(self, wrong: Iterable[FieldError]) -> None:
-        """Show each error beside its field, and move the cursor to the first."""
-        found = list(wrong)
+    def _clear_corrected(self, sheet: Sheet) -> None:
+        """Clear the shown errors that do not hold for this state of the form any more.
+
+        An error that only the server can find is cleared by any change. The line below the form shows it again.
+        """
+        if self._told:
+            fields = {each.field for each in self._told}
+            still = check(sheet, now=time.time())
+            self._show_errors((each for each in still if each.field in fields), moves=False)
+
+    def _show_errors(self, wrong: Iterable[FieldError], *, moves: bool = True) -> None:
+        """Show each error beside its field and, if `moves` is true, move the cursor to the first."""
+        found = self._told = list(wrong)
         self.query_one(Form).show_errors(found)
         for field in (SCRIPT_TEXT, WHOLE_FORM):
             words = "; ".join(each.words for each in found if each.field == field)
             show_or_hide(self.query_one(f"#{field or 'form'}-error", Static), words)
-        if found and found[0].field:
+        if moves and found and found[0].field:
             self.query_one(f"#{found[0].field}").focus()
 
     def action_give_up(self) -> None:

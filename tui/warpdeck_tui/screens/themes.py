@@ -56,7 +56,7 @@ class ThemePicker(Arrives[None], ModalScreen[None]):
         return cast(Deck, self.app)
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog corner") as dialog:
+        with Vertical(classes="dialog corner framed") as dialog:
             dialog.border_title = "Theme"
             yield VirtualTable(COLUMNS, self._deck.palette, empty="", id="themes")
             yield Static("", id="sample", markup=False)

@@ -24,6 +24,8 @@ _KEY_WORDS = {
     "equals_sign": "=",
     "right_square_bracket": "]",
     "left_square_bracket": "[",
+    "left_curly_bracket": "{",
+    "right_curly_bracket": "}",
     "ampersand": "&",
     "plus": "+",
     "minus": "-",

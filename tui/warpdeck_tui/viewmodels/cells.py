@@ -8,8 +8,8 @@ from typing import NamedTuple
 from rich.cells import cell_len, chop_cells
 
 from warpdeck.notation.values.memory_sizes import format_memory
-from warpdeck_tui.widgets.glyphs import THICK, THICK_HALF, THIN, UNKNOWN
-from warpdeck_tui.widgets.meter import share
+from warpdeck_tui.widgets.glyphs import UNKNOWN
+from warpdeck_tui.widgets.meter import thin
 
 GLYPHS = {
     "PENDING": "◌",
@@ -136,8 +136,5 @@ def thin_bar(percent: float | None, width: int, style: str = "accent") -> tuple[
     """
     if percent is None:
         return (Cell(UNKNOWN * width, "track"),)
-    halves = round(share(percent) * width * 2)
-    if percent > 0 and width > 0:
-        halves = max(1, halves)
-    full = THICK * (halves // 2) + THICK_HALF * (halves % 2)
-    return Cell(full, style), Cell(THIN * (width - len(full)), "track")
+    full, rest = thin(percent, width)
+    return Cell(full, style), Cell(rest, "track")

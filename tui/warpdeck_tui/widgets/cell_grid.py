@@ -227,8 +227,10 @@ class CellGrid(LineView):
         name_width = max(NAME_MIN, min(longest + 2, for_names, NAME_MAX))
         label_width = GUTTER_WIDTH + name_width + STATE_WIDTH
         room = max(TILE_MIN, self.line_width - label_width)
-        tile = max(TILE_MIN, min(TILE_MAX if self._bars else TILE_MIN + 2, room // most))
-        return _Layout(tile, 1, max(1, room // tile), name_width, label_width)
+        rows = -(-most // max(1, room // TILE_MIN))
+        in_line = -(-most // rows)
+        tile = max(TILE_MIN, min(TILE_MAX if self._bars else TILE_MIN + 2, room // in_line))
+        return _Layout(tile, 1, in_line, name_width, label_width)
 
     def _panels(self, most: int, longest: int) -> _Layout | None:
         """Return the layout with the tallest cells with which all nodes fit on the screen, or None if none does.

@@ -6,14 +6,23 @@ terminal, because it could move the cursor or write the clipboard.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 
 from .glyphs import ELLIPSIS
 
-Cell = str | tuple[str, str]
-"""Text, or text with the role of its style."""
+
+class Gauge(NamedTuple):
+    """A percentage that a table draws as a thin bar before its text, if the column has space for it."""
+
+    text: str
+    style: str
+    percent: int
+
+
+Cell = str | tuple[str, str] | Gauge
+"""Text, text with the role of its style, or a percentage."""
 Align = Literal["left", "right", "center"]
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .glyphs import EIGHTHS, SPARK, UNKNOWN
+from .glyphs import EIGHTHS, SPARK, THICK, THICK_HALF, THIN, UNKNOWN
 
 HEAT_STEPS = 8
 """Number of colors of the ramp. It is small enough that most updates change no cell, and that 256 colors can
@@ -26,6 +26,15 @@ def bar(percent: float | None, width: int) -> str:
     full, rest = divmod(round(share(percent) * width * 8), 8)
     tip = EIGHTHS[rest] if rest else ""
     return (EIGHTHS[8] * full + tip).ljust(width)
+
+
+def thin(percent: float, width: int) -> tuple[str, str]:
+    """Return the filled and the empty part of a thin bar of exactly `width` characters, in halves of a character."""
+    halves = round(share(percent) * width * 2)
+    if percent > 0 and width > 0:
+        halves = max(1, halves)
+    full = THICK * (halves // 2) + THICK_HALF * (halves % 2)
+    return full, THIN * (width - len(full))
 
 
 def sparkline(values: Sequence[float | None], width: int) -> str:

@@ -22,7 +22,7 @@ from .meter import HEAT_STEPS, share, tall_sparkline
 
 TEXT_WIDTH = 5
 TILE_MIN = TEXT_WIDTH + 2
-TITLED_FROM = 14
+TITLED_FROM = 12
 """Width from which on a cell of one line shows its title beside the number."""
 NUMBER_WIDTH = 6
 ASIDE_WIDTH = 6
@@ -33,6 +33,8 @@ SPARK_HEIGHT = 3
 """Height from which on a cell has a sparkline."""
 GAP_FROM = 5
 """Height from which on the last line of a cell stays empty."""
+FAINT_LEVELS = (0, 1)
+"""Steps of the ramp that are hardly visible as a text color."""
 OWNER_INKS = (4, 2, 3, 5, 6, 1, 12, 10, 11, 13, 14, 9)
 """Numbers of the terminal colors for owners and jobs, in the order of their use."""
 MIXED_WITH = {12: 5, 10: 3, 11: 1, 13: 1, 14: 2, 9: 7}
@@ -213,6 +215,6 @@ def _graph(cell: GridCell, line: int, lines: int, width: int, styles: Palette) -
     if not room:
         return [Segment(fit(aside, width, align="right"), styles.get("muted", PLAIN))]
     return [
-        Segment(drawn, styles.get("accent", PLAIN)),
+        Segment(drawn, styles.get("accent", PLAIN) if cell.level in FAINT_LEVELS else _ink(cell, styles)),
         Segment(fit(aside, width - room, align="right"), styles.get("muted", PLAIN)),
     ]

@@ -24,7 +24,8 @@ from warpdeck_tui.table.bindings import bindings
 from warpdeck_tui.table.palette import PLAIN, Palette
 from warpdeck_tui.widgets.log.matches import pointed_out, spans
 
-from .cells import Cell, fit, printable, role_of, text_of
+from . import meter
+from .cells import Cell, Gauge, fit, printable, role_of, text_of
 from .columns import Column, Placed, gap, layout
 from .glyphs import CURSOR, DOWN, MARK, UP
 from .line_view import LineView
@@ -35,6 +36,10 @@ __all__ = ["Cell", "Column", "RowList", "RowSource", "VirtualTable"]
 
 HEADER_LINES = 1
 WHEEL_ROWS = 3
+NUMBER_COLUMNS = 4
+"""Number of columns of a percentage beside its bar."""
+LEAST_BAR = 3
+"""Least length of a bar. A shorter one says nothing."""
 MATCH_MAX_CHARACTERS = 200
 """A longer filter is cut here for highlighting. Nobody searches for such a long word, and a longer pattern
 slows down painting.
@@ -229,14 +234,28 @@ class VirtualTable(LineView):
         segments = self._gutter_of(line, under)
         for position, (index, _, room) in enumerate(self._layout(width)):
             cell = line.cells[index] if index < len(line.cells) else ""
-            text = fit(printable(text_of(cell)), room, align=self._columns[index].align)
             if position:
                 segments.append(between)
-            role = role_of(cell)
-            # When reversed, the colors of the states would become colored blocks.
-            style = self._styles.get(role, PLAIN) + under if role and not under.reverse else under
-            segments += self._pointed_out(text, style)
+            if isinstance(cell, Gauge):
+                segments += self._gauge(cell, room, under)
+                continue
+            text = fit(printable(text_of(cell)), room, align=self._columns[index].align)
+            segments += self._pointed_out(text, self._style(role_of(cell), under))
         return finished(segments, width, base=self.rich_style, tail=under)
+
+    def _style(self, role: str, under: Style) -> Style:
+        # When reversed, the colors of the states would become colored blocks.
+        return self._styles.get(role, PLAIN) + under if role and not under.reverse else under
+
+    def _gauge(self, gauge: Gauge, room: int, under: Style) -> list[Segment]:
+        """Return a thin bar and the number at its right, or only the number if there is too little space."""
+        number = fit(gauge.text, min(room, NUMBER_COLUMNS), align="right")
+        width = room - len(number) - 1
+        if width < LEAST_BAR:
+            return [Segment(fit(number, room, align="right"), self._style("", under))]
+        full, rest = meter.thin(gauge.percent, width)
+        bar = [Segment(full, self._style(gauge.style, under)), Segment(rest, self._style("track", under))]
+        return [*bar, Segment(f" {number}", under)]
 
     def _under(self, line: _Drawn) -> Style:
         if line.under_cursor:

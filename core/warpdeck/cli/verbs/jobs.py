@@ -74,7 +74,7 @@ def _print_job(detail: dict[str, Any], args: Namespace) -> None:
         ("idle since", format_time(row["idle_since"])),
         ("ended", format_time(row["end"])),
         ("nodes", row["node_list"]),
-        ("GPUs", ", ".join(_gpu(gpu) for gpu in detail["gpus"])),
+        ("GPUs", _gpus(detail)),
         ("folder", detail["submit_dir"]),
         ("runs in", detail["work_dir"]),
         ("stdout", detail["stdout"]),
@@ -118,6 +118,13 @@ def _run_time(detail: dict[str, Any]) -> str:
     if error_s is None:
         return said
     return f"{said}, {format_duration(round(abs(error_s)))} too {'long' if error_s > 0 else 'short'}"
+
+
+def _gpus(detail: dict[str, Any]) -> str:
+    """Return the GPUs of a job, and when their first readings come."""
+    wait_s = detail.get("first_reading_in_s")
+    soon = f" (first reading in about {wait_s} s)" if wait_s is not None and detail["gpus"] else ""
+    return ", ".join(_gpu(gpu) for gpu in detail["gpus"]) + soon
 
 
 def _gpu(gpu: dict[str, Any]) -> str:

@@ -20,6 +20,7 @@ from .nodes.health_check import HealthCheck
 from .nodes.node_joining import NodeJoining
 from .nodes.nodes import NativeNodes
 from .nodes.past_nodes import PastNodes
+from .nodes.timeline import Timelines
 from .output.node_streams import NodeStreams
 from .output.output import NativeOutput
 from .processes.allocations import Allocations
@@ -118,6 +119,7 @@ def _nodes(controller: Controller, records: RecordSearch) -> NativeNodes:
         apply=apply,
         clock=clock,
         past_nodes=PastNodes(store=controller.store, fleet=fleet, records=records, clock=clock),
+        timelines=Timelines(state=state, store=controller.store, records=records, clock=clock),
         health_check=HealthCheck(
             state=state, fleet=fleet, apply=apply, config=lambda: controller.config, clock=clock
         ),

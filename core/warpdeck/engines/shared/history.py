@@ -8,10 +8,10 @@ from typing import Protocol
 
 from warpdeck.controller.presenters.job_columns import job_row
 from warpdeck.controller.state.state import State
-from warpdeck.model import JobId
+from warpdeck.model import Job
 from warpdeck.ports.caller import Caller
 from warpdeck.ports.engine import RecordPage
-from warpdeck.ports.ports import Store
+from warpdeck.ports.ports import JournalEntry, Store
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol import results
 from warpdeck.protocol.job_rows import EventRow, PastJobs, UsageCurves
@@ -52,9 +52,16 @@ class StateHistory:
 
     async def events(self, caller: Caller, message: ask.Events) -> results.EventList:
         entries = await self.store.last_entries(message.limit)
+        missing = {each.job_id for each in entries} - self.state.jobs.keys()
+        stored = {job.id: job for job in await self.store.jobs(sorted(missing))}
         return results.EventList(
             events=[
-                EventRow(at=each.at_unix, job=each.job_id, label=self._label(each.job_id), text=each.text)
+                EventRow(
+                    at=each.at_unix,
+                    job=each.job_id,
+                    label=_label(self.state.jobs.get(each.job_id) or stored.get(each.job_id), each),
+                    text=each.text,
+                )
                 for each in entries
             ]
         )
@@ -62,11 +69,17 @@ class StateHistory:
     async def curves(self, caller: Caller, message: ask.Curves) -> UsageCurves:
         return await self.curve_reader.curves(message)
 
-    def _label(self, job_id: JobId) -> str:
-        """Return the label of a job as squeue prints it.
 
-        The array's number labels the array's first record, which also represents its pending tasks. Tasks that
-        ended long ago are labeled with their own id.
-        """
-        job = self.state.jobs.get(job_id)
-        return job.label() if job is not None and job.array_job_id != job_id else str(job_id)
+def _label(job: Job | None, entry: JournalEntry) -> str:
+    """Return the label of an event's job, as the queue shows the job.
+
+    The first record of an array stands for all of its pending tasks, until it becomes its last task. Its earlier
+    events have the number of the array.
+    """
+    if job is None:
+        return str(entry.job_id)
+    starts = job.start_at_unix if job.start_at_unix is not None else job.end_at_unix
+    is_first = job.array_task_id is not None and job.array_job_id == job.id
+    if job.pending_tasks or (is_first and (starts is None or entry.at_unix < starts)):
+        return str(job.id)
+    return job.label()

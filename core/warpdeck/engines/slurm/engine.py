@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import pwd
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 from warpdeck.base.paths import Paths
@@ -37,6 +37,7 @@ from .gpus.samplers import Samplers
 from .history.accounting import INTERVAL_S, Accounting
 from .history.curves import NoCurves
 from .jobs import SlurmJobs
+from .nodes.node_looks import NodeLooks
 from .nodes.nodes import SlurmNodes
 from .orders.commands import OrderCommands
 from .orders.orders import SlurmOrders
@@ -103,6 +104,7 @@ async def slurm_engine(
         files = RunningFiles(cluster=made.cluster, poller=made.poller)
         links = _links(made, programs)
         steps, upkeep, samplers = _steps(made), Upkeep(submissions), _samplers(made, programs)
+        looks = NodeLooks(cluster=made.cluster, commands=made.commands, allowance=made.allowance)
         await asyncio.to_thread(remove_old, shared_folder(settings))
         async with (
             submissions.running(),
@@ -111,8 +113,9 @@ async def slurm_engine(
             links.running(),
             steps.running(),
             samplers.running(),
+            looks.running(),
         ):
-            yield _engine(made, submissions, links, steps, samplers)
+            yield _engine(made, submissions, links, steps, samplers, looks)
 
 
 @asynccontextmanager
@@ -185,8 +188,15 @@ def _engine(
     links: JobLinks,
     steps: SlurmSteps,
     samplers: Samplers,
+    looks: NodeLooks,
 ) -> Engine:
     cluster, clock = made.cluster, made.clock
+
+    @contextmanager
+    def watched() -> Iterator[None]:
+        with made.poller.watched(), samplers.screen():
+            yield
+
     jobs = SlurmJobs(
         poller=made.poller,
         samplers=samplers,
@@ -199,7 +209,7 @@ def _engine(
             nodes=cluster.nodes,
             about=made.site.about,
             hub=cluster.hub,
-            watched=made.poller.watched,
+            watched=watched,
             clock=clock,
         ),
         end_waiters=cluster.ends,
@@ -213,7 +223,11 @@ def _engine(
         submissions=submissions,
         orders=_orders(made, submissions),
         nodes=SlurmNodes(
-            cluster=cluster, commands=made.commands, allowance=made.allowance, kept=made.site.kept
+            cluster=cluster,
+            commands=made.commands,
+            allowance=made.allowance,
+            kept=made.site.kept,
+            looks=looks,
         ),
         history=StateHistory(
             state=cluster.state,

@@ -10,6 +10,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from warpdeck.base.chunking import Rows
 from warpdeck.controller.loop.end_waiters import EndWaiters
 from warpdeck.controller.presenters.job_columns import row_maker
@@ -39,7 +41,11 @@ class SlurmJobs(StateJobs):
     async def detail(self, caller: Caller, message: ask.JobInfo) -> JobDetail:
         await self.poller.glance()
         found = await super().detail(caller, message)
-        self.samplers.look(JobId(found.row.id))
+        job_id = JobId(found.row.id)
+        self.samplers.look(job_id)
+        if all(gpu.util_pct is None for gpu in found.gpus):
+            wait_s = self.samplers.first_reading_in_s(job_id)
+            found = msgspec.structs.replace(found, first_reading_in_s=wait_s)
         return found
 
     async def forecast(self, caller: Caller, message: ask.Forecast) -> ForecastRow:

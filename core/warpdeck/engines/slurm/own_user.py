@@ -10,7 +10,7 @@ def require_own_user(who: Principal, uid: int) -> None:
     """Raise UserError unless the caller is the user of the gateway."""
     if who.uid != uid:
         raise UserError(
-            f"this gateway to Slurm belongs to uid {uid}, not to {who.user}",
-            "start a gateway of your own with `warpdeck`",
+            f"this gateway to Slurm acts for its own user only, not for {who.user}",
+            "start a gateway of your own with `warpdeck --engine slurm`",
             code="not_owner",
         )

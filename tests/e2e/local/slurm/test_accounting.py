@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shlex
 import sys
 import time
@@ -14,6 +15,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.support.agent import USER
 from tests.support.home import Home, temporary_home
 from tests.support.waiting import eventually
 
@@ -40,7 +42,7 @@ users.root = {}
 priority = 10
 max_wall = "12:00:00"
 max_tres_per_user = "cpu=4"
-"""
+""".replace("users.root", f"users.{USER}")
 BATCH_SCRIPT = "#!/bin/bash\nsrun -J inner true\nexit 3\n"
 
 
@@ -72,7 +74,7 @@ def home() -> Iterator[Home]:
 
 
 def run_in_process(
-    home: Home, command: str, *argv: str, user: str = "root", **env: str
+    home: Home, command: str, *argv: str, user: str = USER, **env: str
 ) -> tuple[int, str, str]:
     """Run the command in this process with its caller's console."""
     out, err = io.StringIO(), io.StringIO()
@@ -152,7 +154,7 @@ def test_time_window_and_states_select_jobs(home: Home) -> None:
         (["-r", "gpu"], ["1", "2"]),
         (["-r", "other"], []),
         (["-q", "urgent"], []),
-        (["-u", "root"], ["1", "2"]),
+        (["-u", USER], ["1", "2"]),
         (["-u", "daemon"], []),
         (["-N", "nowhere"], []),
         (["-i", "1", "-k", "30", "-K", "90"], ["1", "2"]),
@@ -181,8 +183,8 @@ def test_fields_have_the_requested_width_and_alignment(home: Home) -> None:
         == "JobID|State|\n1|FAILED|\n"
     )
     assert (
-        run_in_process(home, "sacct", "-X", "-j", "1", "-n", SACCT_FORMAT="jobid%3,user%5")[1]
-        == "  1  root \n"
+        run_in_process(home, "sacct", "-X", "-j", "1", "-n", SACCT_FORMAT="jobid%3,user%40")[1]
+        == f"  1 {USER:>40} \n"
     )
 
 
@@ -192,7 +194,7 @@ def test_every_field_has_a_column(home: Home) -> None:
     assert header == list(WIDTHS) and all(len(row) == len(WIDTHS) for row in rows)
     job, batch = (dict(zip(header, row, strict=True)) for row in rows[:2])
     assert job["SubmitLine"].startswith("sbatch --mem=50 -J short") and job["Comment"] == "why"
-    assert (job["UID"], job["User"], job["QOS"]) == ("0", "root", "normal")
+    assert (job["UID"], job["User"], job["QOS"]) == (str(os.geteuid()), USER, "normal")
     assert job["Elapsed"] == time.strftime("%H:%M:%S", time.gmtime(int(job["ElapsedRaw"])))
     assert batch["MaxRSS"].endswith("K") and batch["MaxRSSNode"] == batch["NodeList"]
     assert (
@@ -267,15 +269,15 @@ def test_sacctmgr_shows_the_accounts_of_the_site(home: Home) -> None:
         "root||1||",
         "lab||1||",
         "lab|ann|1|2|",
-        "lab|root|3||",
+        f"lab|{USER}|3||",
         "thesis||1||cpu=64,mem=100G",
-        "thesis|root|1||",
+        f"thesis|{USER}|1||",
     ]
     assert sorted(run_in_process(home, "sacctmgr", *argv)[1].splitlines()) == sorted(rows)
     _, out, _ = run_in_process(home, "sacctmgr", "show", "user")
     assert out.splitlines() == [
         *("      User   Def Acct     Admin ", "---------- ---------- --------- "),
-        *("       ann        lab      None ", "      root        lab Administ+ "),
+        *sorted(("       ann        lab      None ", f"{USER:>10}        lab Administ+ "), key=str.split),
     ]
     _, out, _ = run_in_process(
         home, "sacctmgr", "-n", "-P", "show", "qos", "urgent", "format=name,priority,maxwall,maxtrespu"

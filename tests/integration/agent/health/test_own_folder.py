@@ -88,6 +88,7 @@ def test_a_check_from_before_a_failed_launch_is_not_reported(make_agent: MakeAge
     assert checked(agent, 3).state == "fail"
 
 
+@pytest.mark.root
 def test_a_launch_failed_by_the_job_is_no_fault_of_the_node(make_agent: MakeAgent) -> None:
     agent = make_agent()
     agent.start()

@@ -5,6 +5,7 @@ The job runs once, its end is reported, and no part of it is left.
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -73,7 +74,10 @@ def test_a_launch_survives_an_agent_killed_at_any_point(
         assert agent.connect().jobs == []
         assert runs.read_text() == "ran\n"
         assert not list((agent.folder / "jobs").glob("1.*"))
-        eventually(lambda: not list((short_tmp / "own").iterdir()), what="the private folders are removed")
+        if os.geteuid() == 0:  # Only an agent of root gives jobs private folders.
+            eventually(
+                lambda: not list((short_tmp / "own").iterdir()), what="the private folders are removed"
+            )
     finally:
         agent.close()
 

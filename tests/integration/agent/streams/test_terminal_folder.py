@@ -13,8 +13,8 @@ from warpdeck_agent.attach import terminal_folder
 
 
 @pytest.fixture
-def bases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path, Path]]:
-    first, second = tmp_path / "a", tmp_path / "b"
+def bases(short_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path, Path]]:
+    first, second = short_tmp / "a", short_tmp / "b"
     for folder in (first, second):
         folder.mkdir()
     monkeypatch.setattr(terminal_folder, "BASES", (str(first), str(second)))

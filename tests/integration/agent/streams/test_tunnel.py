@@ -142,7 +142,7 @@ def test_a_failing_process_returns_its_last_output(agent: AgentProcess, job: int
     assert end_of(agent.link, 1).error == "no such luck"
     open_tunnel(agent, 2, argv=["sh", "-c", "exit 4"])
     assert end_of(agent.link, 2).error == "exit code 4"
-    open_tunnel(agent, 3, argv=["no-such-program"])
+    open_tunnel(agent, 3, argv=["/no-such-program"])
     assert "not found" in end_of(agent.link, 3).error
 
 

@@ -252,14 +252,17 @@ class DeckScreen(Arrives[None]):
         """Show the lines at the top of the screen, as far as they have changed."""
         if not self._has_strip_clock:
             self._has_strip_clock = True
-            self.every(STRIPS_S, self._draw_strips)
+            self.every(STRIPS_S, self._draw_strips_in_front)
         self._draw_strips()
         self.draw_scheduler()
 
-    def _draw_strips(self) -> None:
+    def _draw_strips_in_front(self) -> None:
         if self.deck.front is self:
-            self.query_one(TabStrip).show(self.place)
-            self.query_one(ClusterStrip).show(self.deck.board)
+            self._draw_strips()
+
+    def _draw_strips(self) -> None:
+        self.query_one(TabStrip).show(self.place)
+        self.query_one(ClusterStrip).show(self.deck.board)
 
     def draw_scheduler(self) -> None:
         """Show the scheduler and the age of its data, which grows between two updates. Our own one is not shown."""

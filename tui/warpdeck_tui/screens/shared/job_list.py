@@ -156,6 +156,7 @@ class JobListScreen(DeckScreen):
         if pane.display == shown and told.display != shown:
             return
         pane.display, told.display = shown, not shown
+        self.table.use_columns(columns_of(self.columns, beside=shown))
         if not shown:
             pane.stop()
         self._tell()
@@ -230,7 +231,7 @@ class JobListScreen(DeckScreen):
         told = self.query_one("#told", Static)
         self.query_one(Preview).show(row, array)
         if told.display:
-            lines = [] if row is None else [in_full(row, now=now)]
+            lines = [] if row is None else [in_full(row, now=now, lost=self.deck.board.lost)]
             if array is not None:
                 lines = [array_in_full(array, now=now)]
             told.update(paint(lines, self.deck.palette), layout=False)
@@ -274,8 +275,10 @@ class JobListScreen(DeckScreen):
             self.app.notify("No sort column. Press s to choose one", severity="warning")
 
     def use_columns(self, names: tuple[str, ...]) -> None:
+        """Show these columns, also below a dialog."""
         self.columns = names
-        self.table.use_columns(columns_of(names))
+        self.table.use_columns(columns_of(names, beside=self.query_one(Preview).display))
+        self.table.update(self.rows(now=time.time()))
         self.tick()
 
     def action_copy(self) -> None:

@@ -58,7 +58,7 @@ class Strip(Static):
     def put(self, facts: object, parts: Callable[[int], Iterable[Part]]) -> None:
         """Draw `parts(width)` unless these facts are drawn already."""
         deck = cast(Deck, self.app)
-        drawn = (facts, id(deck.palette))
+        drawn = (facts, deck.palette)
         if drawn != self._drawn:
             self._drawn = drawn
             color_system, dark = self.app.console.color_system, self.app.current_theme.dark

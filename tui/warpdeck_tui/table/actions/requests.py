@@ -37,6 +37,9 @@ REQUESTS: Mapping[str, tuple[str, ...]] = {
     "nodes.earlier": ("nodes_at",),
     "nodes.bit_earlier": ("nodes_at",),
     "nodes.at": ("nodes_at",),
+    "nodes.previous_event": ("nodes_at", "timeline"),
+    "nodes.next_event": ("nodes_at", "timeline"),
+    "nodes.timeline_range": ("timeline",),
     "node.span": ("curves",),
     # The site
     "admin.add": ("node_add",),

@@ -246,6 +246,24 @@ SCREEN_ACTIONS = (
     Action("nodes", "now", "N", "Now", "return to the present; Esc does the same", "Now"),
     Action("nodes", "bit_earlier", "comma", "One minute earlier", "go back one minute in time"),
     Action("nodes", "bit_later", "full_stop", "One minute later", "go forward one minute, up to now"),
+    Action(
+        "nodes",
+        "previous_event",
+        "left_curly_bracket",
+        "Previous event",
+        "go back to the last drain, outage or start of a large job",
+        "Event",
+    ),
+    Action(
+        "nodes",
+        "next_event",
+        "right_curly_bracket",
+        "Next event",
+        "go forward to the next drain, outage or start of a large job",
+    ),
+    Action(
+        "nodes", "timeline_range", "z", "Timeline range", "show 24 hours, 7 days or 6 hours on the timeline"
+    ),
     Action("nodes", "at", "a", "Go to time", "show a past time: 03:12, yesterday, now-2hours"),
     Action(
         "nodes",

@@ -68,6 +68,14 @@ def no_gpus(row: JobRow) -> str:
     return f"{plural(row.gpus, 'GPU')} allocated; which ones is unknown"
 
 
+def no_readings(detail: JobDetail) -> str:
+    """Return the text in place of the readings of a GPU."""
+    if detail.row.end is not None:
+        return "not measured after the end"
+    wait_s = detail.first_reading_in_s
+    return "no readings" if wait_s is None else f"first reading in about {wait_s} s"
+
+
 def has_reading(gpu: GpuUse) -> bool:
     return gpu.util_pct is not None or gpu.mem_used_bytes is not None
 
@@ -85,7 +93,7 @@ def _gpus(detail: JobDetail, sources: Sources, width: int) -> list[Line]:
     )
     lines = [*_title(detail), (Cell(head, "header"),)]
     for gpu in detail.gpus:
-        lines.append(_gpu(gpu, _reading(gpu, sources), sources, (bar, spark)))
+        lines.append(_gpu(gpu, detail, sources, (bar, spark)))
         lines += _processes(gpu, _reading(gpu, sources), detail.row)
     return lines
 
@@ -105,17 +113,18 @@ def _title(detail: JobDetail) -> list[Line]:
 
 def _names(detail: JobDetail) -> list[Line]:
     """Return the GPUs without readings: of an ended job, or those that nobody measures."""
-    words = "" if detail.row.end is not None else "no readings"
+    words = no_readings(detail)
     return [
         (Cell(fit(gpu.name, NAME_WIDTH) + " ", "accent"), Cell(gpu.uuid or words, "muted"))
         for gpu in detail.gpus
     ]
 
 
-def _gpu(gpu: GpuUse, reading: GpuRow | None, sources: Sources, widths: tuple[int, int]) -> Line:
+def _gpu(gpu: GpuUse, detail: JobDetail, sources: Sources, widths: tuple[int, int]) -> Line:
     bar, spark = widths
+    reading = _reading(gpu, sources)
     if not has_reading(gpu):
-        return (Cell(fit(gpu.name, NAME_WIDTH) + " ", "accent"), Cell("no readings", "muted"))
+        return (Cell(fit(gpu.name, NAME_WIDTH) + " ", "accent"), Cell(no_readings(detail), "muted"))
     used = None
     if gpu.mem_used_bytes is not None and gpu.mem_bytes:
         used = 100 * gpu.mem_used_bytes / gpu.mem_bytes

@@ -10,7 +10,7 @@ from warpdeck_tui.viewmodels.jobs.job import asked, code_head
 from warpdeck_tui.widgets.cells import fit, printable
 
 from .details import reasons, usage
-from .gpus import NAME_WIDTH, has_reading, held, no_gpus
+from .gpus import NAME_WIDTH, has_reading, held, no_gpus, no_readings
 
 BAR_WIDTH = 10
 MAX_GPUS = 8
@@ -41,14 +41,14 @@ def gpu_lines(detail: JobDetail) -> list[Line]:
     """Return a line for each GPU of the job, with its utilization and memory."""
     if not detail.gpus:
         return [(Cell(no_gpus(detail.row), "muted"),)]
-    lines = [_gpu(gpu) for gpu in detail.gpus[:MAX_GPUS]]
+    lines = [_gpu(gpu, detail) for gpu in detail.gpus[:MAX_GPUS]]
     more = len(detail.gpus) - MAX_GPUS
     return [*lines, *([(Cell(f"{more} more; p shows all", "muted"),)] if more > 0 else [])]
 
 
-def _gpu(gpu: GpuUse) -> Line:
+def _gpu(gpu: GpuUse, detail: JobDetail) -> Line:
     if not has_reading(gpu):
-        return (Cell(fit(gpu.name, NAME_WIDTH) + " ", "accent"), Cell("no readings", "muted"))
+        return (Cell(fit(gpu.name, NAME_WIDTH) + " ", "accent"), Cell(no_readings(detail), "muted"))
     return (
         Cell(fit(gpu.name, NAME_WIDTH) + " ", "accent"),
         *thin_bar(gpu.util_pct, BAR_WIDTH),

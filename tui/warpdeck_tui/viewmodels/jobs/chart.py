@@ -21,6 +21,7 @@ from warpdeck_tui.widgets.meter import sparkline
 from warpdeck_tui.widgets.plot import NOBODY, Curve, Frame, Row, frame_of, means, plot
 
 from .readings import Point, Readings
+from .ticks import ticks
 
 MAX_RUNS = 4
 """Largest number of curves. More could not be distinguished."""
@@ -220,15 +221,12 @@ def _gpus(run: Run, frame: Frame, room: int) -> list[Line]:
 
 
 def _axis(frame: Frame, room: int, *, by_step: bool) -> Line:
-    """Return the x axis: times since the start, or steps. A label that equals the previous one is omitted."""
-    text, before = "", ""
-    for tick in range(0, room, TICKS_APART):
-        value = frame.left + (frame.right - frame.left) * tick / room
-        words = figure(round(value)) if by_step else age(value)
-        text += fit(f"╵{words}" if words != before else "", min(TICKS_APART, room - tick))
-        before = words
+    """Return the x axis: times since the start, or steps, at round numbers."""
+    text = ""
+    for tick in ticks(frame.left, frame.right, room, apart=TICKS_APART, is_time=not by_step):
+        text = fit(text, tick.column) + f"╵{tick.label}"
     what = "step" if by_step else "time"
-    return (Cell(f"{what:>{MARGIN - 1}} ", "muted"), Cell(text, "muted"))
+    return (Cell(f"{what:>{MARGIN - 1}} ", "muted"), Cell(fit(text, room), "muted"))
 
 
 def _legend(page: Page, curves: Sequence[Curve]) -> list[Line]:

@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from warpdeck.notation.values.memory_sizes import format_memory
 from warpdeck.protocol.job_rows import JobRow
-from warpdeck_tui.viewmodels.cells import Cell, Line, age, glyph
+from warpdeck_tui.viewmodels.cells import Cell, age, glyph
+from warpdeck_tui.widgets.cells import Gauge
 from warpdeck_tui.widgets.columns import Column
-from warpdeck_tui.widgets.meter import bar
 from warpdeck_tui.widgets.rows import KnownRows
 
 from .arrays import Fold
 from .listing import Listing, key_of
-from .queue import clock, full_name, is_idle, is_unmeasured, progress, used_of_limit, where
+from .queue import (
+    NONE_LOST,
+    clock,
+    full_name,
+    is_idle,
+    is_unmeasured,
+    ran_s,
+    unreachable,
+    used_of_limit,
+    where,
+)
 
-LIMIT_WIDTH = 6
-UTIL_WIDTH = 5
+GAUGE_WIDTH = 8
+"""Width of a column with a percentage: a short bar and the number."""
+BESIDE_WIDTH = 10
+"""Least width of the last column beside the preview, which shows its text in full."""
+BESIDE_TITLE = "NODES(WHY)"
 NO_READING = "n/a"
 """Text for the utilization of GPUs that nobody measures."""
 PRIORITY_FROM = 140
@@ -25,8 +39,10 @@ PRIORITY_FROM = 140
 LATE_PCT = 90
 """Percentage of the time limit from which on a job is highlighted, because it may not finish in time."""
 
-OfJob = Callable[[JobRow, float], Cell]
-OfArray = Callable[[Fold, float], Cell]
+Shown = Cell | Gauge
+Row = tuple[Shown, ...]
+OfJob = Callable[[JobRow, float], Shown]
+OfArray = Callable[[Fold, float], Shown]
 
 
 class JobColumn(NamedTuple):
@@ -41,10 +57,21 @@ class JobColumn(NamedTuple):
 
 
 class JobRows(KnownRows):
-    """The rows of a listing, each created when it is displayed. Elapsed times count up to `now`."""
+    """The rows of a listing, each created when it is displayed. Elapsed times count up to `now`.
 
-    def __init__(self, listing: Listing, columns: Sequence[str], *, now: float) -> None:
+    `lost` are the unreachable nodes, with the time of their last reading.
+    """
+
+    def __init__(
+        self,
+        listing: Listing,
+        columns: Sequence[str],
+        *,
+        now: float,
+        lost: Mapping[str, float | None] = NONE_LOST,
+    ) -> None:
         self._listing = listing
+        self._lost = lost
         self._entries = listing.entries
         self._columns = columns
         self._now = now
@@ -52,21 +79,35 @@ class JobRows(KnownRows):
     def __len__(self) -> int:
         return len(self._entries)
 
-    def row(self, index: int) -> Line:
+    def row(self, index: int) -> Row:
         entry = self._entries[index]
         if isinstance(entry, Fold):
             return array_row(entry, self._columns, now=self._now)
         line = job_row(entry, self._columns, now=self._now)
+        if self._lost:
+            line = self._doubted(entry, line)
         return self._below(entry, line) if self._listing.stands_below(entry) else line
 
-    def _below(self, row: JobRow, line: Line) -> Line:
+    def _doubted(self, row: JobRow, line: Row) -> Row:
+        """Return the row of a job, marked if one of its nodes is unreachable, so that nobody knows whether it runs."""
+        gone = unreachable(row, self._lost, now=self._now)
+        if not gone:
+            return line
+        cells = dict(zip(self._columns, line, strict=True))
+        doubted = {
+            "state": Cell(f"{glyph('NODE_FAIL')} {row.state_short}?", "NODE_FAIL"),
+            "where": Cell(gone, "NODE_FAIL"),
+        }
+        return tuple(doubted.get(name, cell) for name, cell in cells.items())
+
+    def _below(self, row: JobRow, line: Row) -> Row:
         """Return the row of a task below the row of its array.
 
         It is indented, and has its sweep values in place of the name.
         """
         cells = dict(zip(self._columns, line, strict=True))
         if self._columns[0] == "job":
-            cells["job"] = Cell(f"  {cells['job'].text}", cells["job"].style)
+            cells["job"] = Cell(f"  {row.label}", cells["job"].style)
         if row.sweep and "name" in cells:
             cells["name"] = Cell(row.sweep, cells["name"].style)
         return tuple(cells.values())
@@ -75,12 +116,12 @@ class JobRows(KnownRows):
         return key_of(self._entries[index])
 
 
-def job_row(row: JobRow, columns: Sequence[str], *, now: float) -> Line:
+def job_row(row: JobRow, columns: Sequence[str], *, now: float) -> Row:
     """Return one cell per column for a job."""
     return tuple(JOB_COLUMNS[name].job(row, now) for name in columns)
 
 
-def array_row(array: Fold, columns: Sequence[str], *, now: float) -> Line:
+def array_row(array: Fold, columns: Sequence[str], *, now: float) -> Row:
     """Return one cell per column for all tasks of an array."""
     head = array.head
     return tuple(
@@ -89,7 +130,7 @@ def array_row(array: Fold, columns: Sequence[str], *, now: float) -> Line:
     )
 
 
-def choice_row(row: JobRow, *, now: float) -> Line:
+def choice_row(row: JobRow, *, now: float) -> Row:
     """Return the row of a job in a list to choose from: job, state, name, time and location."""
     return job_row(row, ("job", "state", "name", "time", "where"), now=now)
 
@@ -102,38 +143,53 @@ def _state(row: JobRow) -> Cell:
     return Cell(f"{glyph(row.state)} {row.state_short}", "HELD" if row.held else row.state)
 
 
-def _util(row: JobRow, now: float) -> Cell:
+def _gauge(percent: float, style: str) -> Gauge:
+    return Gauge(f"{percent:.0f}%", style, round(percent))
+
+
+def _util(row: JobRow, now: float) -> Shown:
     """Return the current utilization or, for an ended job, its mean utilization."""
     if row.end is not None:
         mean = row.used.gpu_util_pct if row.gpus and row.used is not None else None
-        return Cell("" if mean is None else bar(mean, UTIL_WIDTH), "muted")
+        return Cell("") if mean is None else _gauge(mean, "muted")
     if not row.gpus or row.state != "RUNNING":
         return Cell("")
     if is_unmeasured(row, now):
         return Cell(NO_READING, "muted")
-    return Cell("idle", "warn") if is_idle(row, now) else Cell(bar(row.gpu_util_pct, UTIL_WIDTH), "accent")
+    if is_idle(row, now):
+        return Cell(f"idle {row.gpu_util_pct}%" if row.gpu_util_pct is not None else "idle", "warn")
+    return Cell("") if row.gpu_util_pct is None else _gauge(row.gpu_util_pct, "accent")
 
 
-def _array_util(array: Fold, now: float) -> Cell:
+def _array_util(array: Fold, now: float) -> Shown:
     """Return the mean utilization of the running tasks, or the number of tasks with idle GPUs."""
     running = [row for row in array.running() if row.gpus]
     idle = sum(is_idle(row, now) for row in running)
     if idle:
-        return Cell(f"{idle} idle"[:UTIL_WIDTH] if idle < len(running) else "idle", "warn")
+        return Cell(f"{idle} idle"[:GAUGE_WIDTH] if idle < len(running) else "idle", "warn")
     known = [row.gpu_util_pct for row in running if row.gpu_util_pct is not None]
     if running and all(is_unmeasured(row, now) for row in running):
         return Cell(NO_READING, "muted")
-    return Cell(bar(sum(known) / len(known), UTIL_WIDTH) if known else "", "accent")
+    return _gauge(sum(known) / len(known), "accent") if known else Cell("")
 
 
-def _limit(row: JobRow, now: float) -> Cell:
-    late = (used_of_limit(row, now) or 0) >= LATE_PCT
-    return Cell(progress(row, now, LIMIT_WIDTH), "PENDING" if late else "muted")
+def _limit(row: JobRow, now: float) -> Shown:
+    """Return the elapsed share of the time limit."""
+    used = used_of_limit(row, now)
+    return Cell("") if used is None else _gauge(min(used, 999.0), "PENDING" if used >= LATE_PCT else "muted")
 
 
-def _array_limit(array: Fold, now: float) -> Cell:
-    """Return the progress of the task that is nearest to its time limit."""
-    return _limit(max(array.running(), key=lambda row: used_of_limit(row, now) or 0, default=array.head), now)
+def _left(row: JobRow, now: float) -> Cell:
+    """Return the time until the job reaches its time limit."""
+    used, ran = used_of_limit(row, now), ran_s(row, now)
+    if used is None or ran is None or row.time_limit_s is None:
+        return Cell("")
+    return Cell(age(max(0.0, row.time_limit_s - ran)), "PENDING" if used >= LATE_PCT else "")
+
+
+def _nearest(array: Fold, now: float) -> JobRow:
+    """Return the task that is nearest to its time limit."""
+    return max(array.running(), key=lambda row: used_of_limit(row, now) or 0, default=array.head)
 
 
 def _array_gpus(array: Fold, now: float) -> Cell:
@@ -158,7 +214,7 @@ def _array_where(array: Fold, now: float) -> Cell:
 
 JOB_COLUMNS: dict[str, JobColumn] = {
     "job": JobColumn(
-        Column("JOB", 12, key="job", flex=1, most=18),
+        Column("JOB", 10, key="job", flex=1, most=18),
         lambda row, now: Cell(row.label, "accent"),
         lambda array, now: Cell(array.label, "accent"),
     ),
@@ -168,7 +224,7 @@ JOB_COLUMNS: dict[str, JobColumn] = {
         lambda array, now: _state(array.verdict),
     ),
     "name": JobColumn(
-        Column("NAME", 14, key="name", flex=2, most=36),
+        Column("NAME", 12, key="name", flex=2, most=36),
         lambda row, now: Cell(full_name(row), _plain(row)),
         lambda array, now: Cell(array.head.name, _plain(array.head)),
     ),
@@ -204,17 +260,32 @@ JOB_COLUMNS: dict[str, JobColumn] = {
     "time": JobColumn(
         Column("TIME", 8, key="time", align="right"), lambda row, now: Cell(clock(row, now), _plain(row))
     ),
-    "limit": JobColumn(Column("LIMIT", LIMIT_WIDTH, 2, key="limit"), _limit, _array_limit),
-    "util": JobColumn(Column("UTIL", UTIL_WIDTH, 3, key="util"), _util, _array_util),
+    "left": JobColumn(
+        Column("LEFT", 6, 3, key="left", align="right"),
+        _left,
+        lambda array, now: _left(_nearest(array, now), now),
+    ),
+    "limit": JobColumn(
+        Column("LIMIT", GAUGE_WIDTH, 3, key="limit", flex=1, most=14),
+        _limit,
+        lambda array, now: _limit(_nearest(array, now), now),
+    ),
+    "util": JobColumn(Column("UTIL", GAUGE_WIDTH, 2, key="util", flex=1, most=14), _util, _array_util),
     "where": JobColumn(Column("NODELIST(REASON)", 0, key="where", flex=8), where, _array_where),
 }
 """All columns by key. These can be chosen and saved; those in `order.SORTED_BY` can also be sorted by."""
-DEFAULT_COLUMNS = ("job", "state", "name", "user", "gpus", "prio", "time", "limit", "util", "where")
+DEFAULT_COLUMNS = ("job", "state", "name", "user", "gpus", "prio", "time", "left", "limit", "util", "where")
 
 PAST_COLUMNS = ("job", "state", "name", "user", "account", "gpus", "time", "util", "where")
 """Columns for ended jobs, without priority and limit, which no longer matter."""
 
 
-def columns_of(names: Sequence[str]) -> tuple[Column, ...]:
-    """Return the table columns with these names."""
-    return tuple(JOB_COLUMNS[name].column for name in names)
+def columns_of(names: Sequence[str], *, beside: bool = False) -> tuple[Column, ...]:
+    """Return the table columns with these names. `beside` means that the preview is shown beside the table."""
+    columns = tuple(JOB_COLUMNS[name].column for name in names)
+    if not beside:
+        return columns
+    return tuple(
+        column if column.width else replace(column, title=BESIDE_TITLE, width=BESIDE_WIDTH)
+        for column in columns
+    )

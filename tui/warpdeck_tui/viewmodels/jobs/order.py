@@ -70,6 +70,7 @@ SORTED_BY: dict[str, Callable[[JobRow], Any]] = {
     "gpus": lambda row: row.gpus,
     "prio": lambda row: row.priority,
     "time": _time,
+    "left": _ends,
     "limit": _ends,
     "util": lambda row: row.gpu_util_pct if row.gpus else None,
     "submit": lambda row: row.submit,

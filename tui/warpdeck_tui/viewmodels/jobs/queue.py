@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple
 
+from warpdeck.base.errors import UserError
 from warpdeck.notation.values.durations import format_duration
 from warpdeck.protocol.job_rows import JobRow
 from warpdeck_tui.viewmodels.cells import Cell, Line, age, due, left, plural
 from warpdeck_tui.widgets.cells import printable, shortened
-from warpdeck_tui.widgets.meter import bar
 
 from .arrays import Fold, is_task
 from .order import rank
@@ -30,6 +31,7 @@ MAX_NAME = 1000
 """Largest length in characters of one name for a set of jobs. A request allows 1,024."""
 IDLE_BELOW_PCT = 5
 """Utilization below which the accounting counts a GPU as idle."""
+NONE_LOST: Mapping[str, float | None] = {}
 STARTS_UP_S = 120.0
 """Seconds after the start in which GPUs may be idle, because the job imports modules and loads data."""
 
@@ -69,14 +71,6 @@ def used_of_limit(row: JobRow, now: float) -> float | None:
     if ran is None or row.end is not None or not row.time_limit_s:
         return None
     return 100 * ran / row.time_limit_s
-
-
-def progress(row: JobRow, now: float, width: int) -> str:
-    """Return the elapsed share of the time limit as a bar, or "" if the job has no limit or is not
-    running.
-    """
-    used = used_of_limit(row, now)
-    return "" if used is None else bar(used, width).rstrip().ljust(width, "░")
 
 
 def is_idle(row: JobRow, now: float) -> bool:
@@ -124,7 +118,35 @@ def full_name(row: JobRow) -> str:
     return f"{row.name} {row.sweep}" if row.sweep else row.name
 
 
-def in_full(row: JobRow, *, now: float) -> Line:
+def unreachable(row: JobRow, lost: Mapping[str, float | None], *, now: float) -> str:
+    """Return which of the job's nodes are unreachable and for how long, or "" if none is.
+
+    `lost` are the unreachable nodes, with the time of their last reading.
+    """
+    if not lost or row.end is not None or not row.node_list:
+        return ""
+    found = [name for name in _names(row.node_list) if name in lost]
+    if not found:
+        return ""
+    at = max((at for name in found if (at := lost[name]) is not None), default=None)
+    since = f" for {age(now - at)}" if at is not None else ""
+    which = found[0] if len(found) == 1 else f"{len(found)} nodes"
+    return f"{printable(which)} unreachable{since}"
+
+
+@lru_cache(maxsize=1024)
+def _names(node_list: str) -> tuple[str, ...]:
+    from warpdeck.notation.values.hostlist import (
+        expand,  # only for unreachable nodes, so not before the first frame
+    )
+
+    try:
+        return tuple(expand(node_list))
+    except UserError:
+        return ()
+
+
+def in_full(row: JobRow, *, now: float, lost: Mapping[str, float | None] = NONE_LOST) -> Line:
     """Return a sentence about one job: where and how it runs, the whole pending reason, or how it ended."""
     name = Cell(f"{row.label} {shortened(printable(full_name(row)), NAME_COLUMNS)}  ", "accent")
     if row.end is not None:
@@ -139,7 +161,9 @@ def in_full(row: JobRow, *, now: float) -> Line:
     has = f"{plural(row.cpus, 'CPU')}" + (f", {plural(row.gpus, 'GPU')}{use}" if row.gpus else "")
     stopped = "suspended " if row.state == "SUSPENDED" else ""
     ran = format_duration(ran_s(row, now) or 0)
-    return name, Cell(f"{stopped}on {row.node_list or '...'} with {has}, {ran} of {limit}")
+    gone = unreachable(row, lost, now=now)
+    told = Cell(f"  {gone}; whether the job still runs is unknown" if gone else "", "NODE_FAIL")
+    return name, Cell(f"{stopped}on {row.node_list or '...'} with {has}, {ran} of {limit}"), told
 
 
 def array_in_full(array: Fold, *, now: float) -> Line:

@@ -35,9 +35,10 @@ def details(
 
     In a low pane, the GPU comes first and the table of all GPUs is left out, because the map shows it.
     """
-    about = [*_state(node, now), *_readings(node), *_agent(node, now)]
+    about = [*_state(node, now), *_readings(node)]
     if isinstance(node, PastNodeRow):
         about += past_lines(node, now)
+    about += _agent(node, now)
     if not node.gpus and node.gpu_error:
         about.append(fact("GPUs", printable(node.gpu_error), "warn"))
     about += _jobs(node, jobs, now, width)

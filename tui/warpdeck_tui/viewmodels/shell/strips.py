@@ -171,9 +171,8 @@ def cluster_line(facts: ClusterFacts, width: int) -> Line:
 WIDE = 140
 """Least width at which bars and sparklines are longer."""
 SHORTENING = (
-    "idle", "util", "down", "held", "memory", "quota",
-    "idle", "util", "memory", "down", "util", "quota", "idle", "memory", "down", "util", "held",
-    "idle", "down",
+    "down", "quota", "util", "held", "memory", "util", "idle", "idle",
+    "util", "memory", "down", "util", "quota", "memory", "down", "util", "held", "idle", "down",
 )  # fmt: skip
 """The parts in the order in which they take their next shorter form."""
 
@@ -239,12 +238,13 @@ def _idle(idle: Mapping[str, int]) -> Choices:
 def _down(facts: ClusterFacts) -> Choices:
     """Return the number of nodes that are down or drained. On a wide line their names are added."""
     totals = facts.totals
-    full = [*_nodes("down", facts.down, totals.down, "warn")]
-    short = [Cell(f"down {totals.down}", "warn" if totals.down else "muted")]
-    if totals.drained:
-        full += [Cell(f"{' ' * GAP}"), *_nodes("drained", facts.drained, totals.drained, "PENDING")]
-        short += [Cell("  "), Cell(f"drained {totals.drained}", "PENDING")]
-    return [tuple(full), tuple(short), (short[0],), ()]
+    down = _nodes("down", facts.down, totals.down, "warn")
+    if not totals.drained:
+        return [down, down[:1], ()]
+    drained = _nodes("drained", facts.drained, totals.drained, "PENDING")
+    if not totals.down:
+        return [(*down, Cell(" " * GAP), *drained), drained[:1], ()]
+    return [(*down, Cell(" " * GAP), *drained), (down[0], Cell(" " * GAP), drained[0]), down[:1], ()]
 
 
 def _nodes(title: str, names: Sequence[str], count: int, style: str) -> Line:

@@ -12,8 +12,8 @@ import msgspec
 
 from warpdeck.model.finished_jobs import FinishedQuery
 from warpdeck.protocol.job_rows import JobRow
-from warpdeck_tui.viewmodels.cells import Cell, Line
-from warpdeck_tui.viewmodels.jobs.job_columns import job_row
+from warpdeck_tui.viewmodels.cells import Cell
+from warpdeck_tui.viewmodels.jobs.job_columns import Row, job_row
 
 PAGE_JOBS = 200
 """Jobs per page. These are a few screens, which are transferred in some milliseconds."""
@@ -113,7 +113,7 @@ class PastRows:
     def __len__(self) -> int:
         return len(self._pages)
 
-    def row(self, index: int) -> Line:
+    def row(self, index: int) -> Row:
         row = self._pages.at(index)
         page = index // PAGE_JOBS
         if row is None:

@@ -29,6 +29,7 @@ from warpdeck.protocol.nonces import mark_of
 from .health_check import HealthCheck
 from .node_joining import NodeJoining
 from .past_nodes import PastNodes
+from .timeline import Timelines
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +40,7 @@ class NativeNodes:
     apply: Apply
     clock: Callable[[], float]
     past_nodes: PastNodes
+    timelines: Timelines
     health_check: HealthCheck
     joining: NodeJoining
 
@@ -55,6 +57,9 @@ class NativeNodes:
 
     async def past(self, caller: Caller, message: ask.NodesAt) -> Rows[PastNodeRow]:
         return await self.past_nodes.rows(self._named(message.name), message.at)
+
+    async def timeline(self, caller: Caller, message: ask.Timeline) -> results.Timeline:
+        return await self.timelines.timeline(message)
 
     async def health(self, caller: Caller, message: ask.NodeCheck) -> results.NodeHealth:
         names = [node.name for node in self._named(message.name)]

@@ -13,6 +13,16 @@ from warpdeck.controller.presenters.job_columns import job_detail
 from warpdeck.controller.state.state import State
 from warpdeck.engines.shared.job_lookup import JobLookup
 from warpdeck.engines.shared.job_waits import JobWaits, has_begun
+from warpdeck.engines.shared.output_requests import (
+    ended,
+    no_log,
+    not_on,
+    one_task,
+    pty_message,
+    require_target,
+    require_terminal,
+    tunnel_message,
+)
 from warpdeck.model import Job, JobId, ShareStatus
 from warpdeck.ports.caller import Caller
 from warpdeck.ports.engine import ForwardedJob, Progress
@@ -37,24 +47,11 @@ class NativeOutput:
     submit_host: str
 
     async def log(self, caller: Caller, message: ask.Log, progress: Progress) -> ByteSource:
-        job = await self.lookup.visible(caller.who, message.job)
-        if job.is_folded_array:
-            raise UserError(
-                f"job {job.label()} is an array",
-                f"name a task: {job.array_job_id}_{job.pending_tasks[0][0]}",
-            )
+        job = one_task(await self.lookup.visible(caller.who, message.job))
         if message.follow:
             job = await self.waits.until(job, has_begun, progress)
-        if not job.shares and job.is_finished:
-            raise UserError(
-                f"job {job.label()} has no log: it never started ({job.state})",
-                f"see the reason with `warpdeck show {job.label()}`",
-            )
         if not job.shares:
-            raise UserError(
-                f"job {job.label()} has not started ({job.state}): it has no log yet",
-                f"to wait for it, run `warpdeck logs -f {job.label()}`",
-            )
+            raise no_log(job)
         share = share_on(job, message.node)
         await self.waits.link(share.node)
         return partial(self._open_log, message, job, share)
@@ -62,40 +59,20 @@ class NativeOutput:
     async def terminal(self, caller: Caller, message: ask.Attach, progress: Progress) -> ByteSource:
         who, find = caller.who, self.lookup.watched if message.watch else self.lookup.visible
         job = await find(who, message.job)
-        if job.request.pty is None:
-            raise UserError(
-                f"job {job.label()} has no terminal", f"see its log: warpdeck logs -f {job.label()}"
-            )
+        require_terminal(job)
         job = await self.waits.until(job, has_begun, progress)
         if job.is_finished:
-            raise _ended(job, code=ask.ENDED)
+            raise ended(job, code=ask.ENDED)
         share = job.shares[0]
         await self.waits.link(share.node)
-        asked = wire.OpenPty(
-            stream=0,
-            job_id=job.id,
-            restarts=job.restarts,
-            rows=message.rows,
-            cols=message.cols,
-            offset=message.offset,
-            watch=message.watch,
-            watcher=who.user if who.uid != job.uid else "",
-        )
+        asked = pty_message(job, message, watcher=who.user if who.uid != job.uid else "")
         return partial(self._open_terminal, job, share, asked)
 
     async def tunnel(self, caller: Caller, message: ask.Tunnel, progress: Progress) -> ByteSource:
         job = await self.lookup.visible(caller.who, message.job)
-        if (message.port is None) == (not message.argv):
-            raise UserError("a tunnel needs either a port or a command", "give one of them")
+        require_target(message)
         job, share = await self._running(job, message.node, progress)
-        asked = wire.OpenTunnel(
-            stream=0,
-            job_id=job.id,
-            restarts=job.restarts,
-            port=message.port or 0,
-            argv=list(message.argv),
-            env=self._environment(job, share) if message.argv else {},
-        )
+        asked = tunnel_message(job, message, self._environment(job, share) if message.argv else {})
         return partial(self.streams.open, job, share.node, asked)
 
     async def forward(self, caller: Caller, message: ask.Forward, progress: Progress) -> ForwardedJob:
@@ -115,12 +92,9 @@ class NativeOutput:
 
     async def _running(self, job: Job, node: str, progress: Progress) -> tuple[Job, ShareStatus]:
         """Wait until the job runs, and return it with its part on the node. Raises UserError."""
-        if job.is_folded_array:
-            first = f"{job.array_job_id}_{job.pending_tasks[0][0]}"
-            raise UserError(f"job {job.label()} is an array", f"name a task: {first}")
-        job = await self.waits.until(job, has_begun, progress)
+        job = await self.waits.until(one_task(job), has_begun, progress)
         if job.is_finished:
-            raise _ended(job)
+            raise ended(job)
         share = share_on(job, node)
         await self.waits.link(share.node)
         return job, share
@@ -185,7 +159,7 @@ def share_on(job: Job, node: str) -> ShareStatus:
     for share in job.shares:
         if not node or share.node == node:
             return share
-    raise UserError(f"job {job.label()} does not run on {node}", "see `warpdeck show`")
+    raise not_on(job, node)
 
 
 def log_of(job: Job, share: ShareStatus, channel: str, *, offset: int, follow: bool) -> wire.OpenLog:
@@ -199,12 +173,4 @@ def log_of(job: Job, share: ShareStatus, channel: str, *, offset: int, follow: b
         follow=follow,
         path=share.stdout_path if channel == "out" else share.stderr_path or share.stdout_path,
         uid=job.uid,
-    )
-
-
-def _ended(job: Job, *, code: str = "") -> UserError:
-    return UserError(
-        f"job {job.label()} has ended ({job.state})",
-        f"see its output: warpdeck logs {job.label()}",
-        code=code,
     )

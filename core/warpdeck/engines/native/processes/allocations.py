@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import msgspec
 
 from warpdeck.base.errors import ANSWERED, VERBATIM, UserError
-from warpdeck.base.passwd import existing_gid, existing_uid
 from warpdeck.config import Config
 from warpdeck.controller.events.events import HolderLeft
 from warpdeck.controller.launch.environment import component_variables, made_environment
@@ -25,6 +24,7 @@ from warpdeck.controller.state.state import State
 from warpdeck.engines.native.jobs.submissions import NativeSubmissions
 from warpdeck.engines.native.outcomes import Apply, known_job
 from warpdeck.engines.shared.job_waits import JobWaits
+from warpdeck.engines.shared.session_requests import option_source
 from warpdeck.model import Job, JobId, JobState, Request
 from warpdeck.notation.options.given_options import Options, OptionSource
 from warpdeck.notation.options.option_table import SALLOC_22_05, OptionTable, with_plugins
@@ -67,15 +67,7 @@ def launch_source(
 ) -> OptionSource:
     """Return the surroundings of the client that its options may refer to."""
     files = message.files if isinstance(message, ask.Srun) else {}
-    return OptionSource(
-        cwd=message.cwd,
-        environ=message.env,
-        now=now,
-        is_root=caller.who.uid == 0,
-        user_id=existing_uid,
-        group_id=existing_gid,
-        read_text=lambda name: files.get(name, _UNREAD),
-    )
+    return option_source(caller, message, now=now, read_text=lambda name: files.get(name, _UNREAD))
 
 
 async def _discard(line: str) -> None:

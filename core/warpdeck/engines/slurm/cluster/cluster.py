@@ -48,6 +48,8 @@ class NodeRows:
         """The words of the states of the nodes."""
         self.gpus_in_use: dict[NodeName, frozenset[int]] = {}
         """Indexes of the allocated GPUs, of nodes that tell them."""
+        self.changed_at: dict[NodeName, float] = {}
+        """Times at which users have changed nodes, since the last look at all nodes."""
 
     def names(self) -> list[NodeName]:
         return list(self.rows)
@@ -245,10 +247,20 @@ class Cluster:
         partitions: Sequence[PartitionRow],
         flags: dict[str, frozenset[str]],
         gpus_in_use: dict[NodeName, frozenset[int]],
+        *,
+        begun: float,
     ) -> None:
-        """Replace the nodes and the partitions."""
-        fresh = {NodeName(row.name): row for row in rows}
-        before = self.nodes.rows
+        """Replace the nodes and the partitions. `begun` is the time at which the command was started.
+
+        The state of a node that a user has changed since then stays.
+        """
+        before, changed_at = self.nodes.rows, self.nodes.changed_at
+        later = {name for name, at in changed_at.items() if at >= begun and name in before}
+        self.nodes.changed_at = {name: changed_at[name] for name in later}
+        fresh = {
+            name: before[name] if name in later else row for row in rows for name in (NodeName(row.name),)
+        }
+        flags = flags | {name: self.nodes.flags[name] for name in later if name in flags}
         changed = [name for name, row in fresh.items() if not _looks_equal(before.get(name), row)]
         self.nodes.rows = fresh
         self.nodes.partitions = {NodeName(name): found for name, found in partitions_of.items()}
@@ -265,6 +277,7 @@ class Cluster:
         self.nodes.rows[name] = row
         self.nodes.partitions[name] = partitions_of[row.name]
         self.nodes.flags[name] = flags[row.name]
+        self.nodes.changed_at[name] = self.clock()
         self.hub.touch(nodes=[name])
 
     async def note_created(self, created: CreatedObject) -> None:

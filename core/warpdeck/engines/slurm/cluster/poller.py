@@ -24,6 +24,7 @@ from .answers import AnswerLost, Answers, Reading
 from .cluster import Cluster
 from .cluster_load import ClusterLoad
 from .job_changes import JobChanges, compare, find_vanished
+from .node_reading import told_reasons
 from .polling import (
     ALWAYS,
     MINUTE_S,
@@ -340,7 +341,9 @@ class Poller:
         try:
             if source in self._read:
                 if source is Source.JOBS:
-                    self._cluster.config = read_config(await self._read_seldom(Question.CONFIG))
+                    config, is_changed = await self._read_seldom(Question.CONFIG)
+                    if is_changed:
+                        self._cluster.config = read_config(config)
                 answer = await self._answers.open(QUESTIONS[source], is_urgent=is_urgent, is_own=is_own)
                 if is_new := answer is not None:
                     await self._read[source](answer)
@@ -401,31 +404,36 @@ class Poller:
 
     async def _read_nodes(self, reading: Reading) -> None:
         text = await reading.text()
-        partitions = await self._read_seldom(Question.PARTITIONS)
-        rows = read_nodes(text, at=self._cluster.clock() - (self._monotonic() - reading.begun))
+        partitions, _ = await self._read_seldom(Question.PARTITIONS)
+        begun = self._cluster.clock() - (self._monotonic() - reading.begun)
+        reasons = await told_reasons(
+            self._commands, text, count=lambda rpcs: self._allowance.count(rpcs, self._monotonic())
+        )
+        rows = read_nodes(text, at=begun, reasons=reasons)
         self._cluster.put_nodes(
             rows,
             partitions_of(text),
             read_partitions(partitions, rows),
             flags_of(text),
             gpus_in_use(text),
+            begun=begun,
         )
         await self.allocations.confirm()
 
-    async def _read_seldom(self, question: Question) -> str:
-        """Return the answer to a question that is asked seldom. Raises UserError or AnswerLost."""
+    async def _read_seldom(self, question: Question) -> tuple[str, bool]:
+        """Return the answer to a question that is asked seldom, and whether it is new. Raises UserError or AnswerLost."""
         now = self._monotonic()
         text, at = self._seldom.get(question, ("", now - SELDOM_S))
         if now - at < SELDOM_S:
-            return text
+            return text, False
         reading = await self._answers.open(question, any_age=True)
         if reading is None and text:
-            return text
+            return text, False
         reading = reading or await self._answers.open(question, is_own=True)
         assert reading is not None
         text = await reading.text()
         self._seldom[question] = text, now
-        return text
+        return text, True
 
 
 def _holds(job: Job | None) -> frozenset[NodeName]:

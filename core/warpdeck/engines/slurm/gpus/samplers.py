@@ -1,12 +1,16 @@
-"""Measures the GPUs of the user's running jobs. Only the jobs that a client has viewed a short time ago are measured."""
+"""Decides which of the user's running jobs are measured.
+
+These are the jobs whose details a client has requested a short time ago, and a few more while a screen with the queue or
+the nodes is open. A step of the latter starts only if its requests fit into the allowance, one after the other.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 
 from warpdeck.base.background_task import background, cancel
@@ -28,8 +32,16 @@ log = logging.getLogger("warpdeck.slurm")
 
 MAX_SAMPLERS = 8
 """Maximum number of jobs that are measured at once. Each has an srun here and a process on each of its nodes."""
+MAX_ON_SCREEN = 4
+"""Maximum number of jobs that are measured because a screen is open, the largest first."""
+SCREEN_RETRY_S = 600.0
+"""Seconds after which a step of such a job is started again that has ended. Nobody has asked for this job."""
+SCREEN_LOOK_S = 10.0
+"""Seconds between the looks for such jobs while a screen is open."""
 KEEP_S = 60.0
-"""Seconds from the last look at a job to the end of its step."""
+"""Seconds from the last look at a job, or from the end of the last screen, to the end of a step."""
+FIRST_READING_S = 8.0
+"""Usual seconds from the start of a step to its first reading."""
 RETRY_S = 60.0
 """Seconds after which a step is started again that has ended, if somebody still looks at the job."""
 
@@ -52,6 +64,12 @@ class Samplers:
     _running: dict[JobId, asyncio.Task[None]] = field(default_factory=dict, init=False)
     _started: dict[JobId, float] = field(default_factory=dict, init=False)
     """Times at which steps were started, of jobs that somebody looks at."""
+    _screens: int = field(default=0, init=False)
+    """Number of open screens."""
+    _screen_ended: float | None = field(default=None, init=False)
+    """Time of the end of the last screen."""
+    _tried: dict[JobId, float] = field(default_factory=dict, init=False)
+    """Times at which steps were started because of a screen."""
     _wake: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     def look(self, job_id: JobId) -> None:
@@ -64,6 +82,28 @@ class Samplers:
         while len(self._looked) > MAX_SAMPLERS:
             del self._looked[next(iter(self._looked))]
         self._wake.set()
+
+    @contextmanager
+    def screen(self) -> Iterator[None]:
+        """Measure a few of the user's jobs while the block runs, because a user looks at all of them."""
+        self._screens += 1
+        self._wake.set()
+        try:
+            yield
+        finally:
+            self._screens -= 1
+            self._screen_ended = self.monotonic()
+            self._wake.set()
+
+    def first_reading_in_s(self, job_id: JobId) -> int | None:
+        """Return the seconds until the first reading of a job whose step has just started or is about to; else None."""
+        if job_id not in self._looked or self.readings.is_sampled(job_id):
+            return None
+        started = self._started.get(job_id)
+        if started is not None and job_id not in self._running:
+            return None  # The step has failed.
+        waited_s = 0.0 if started is None else self.monotonic() - started
+        return None if waited_s > RETRY_S else max(1, round(FIRST_READING_S - waited_s))
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -84,19 +124,47 @@ class Samplers:
             now = self.monotonic()
             self._looked = {job_id: at for job_id, at in self._looked.items() if at > now - self.keep_s}
             self._started = {job_id: at for job_id, at in self._started.items() if job_id in self._looked}
+            on_screen = self._on_screen(now)
             for job_id, task in self._running.items():
-                if job_id not in self._looked and not task.cancelling():
+                if job_id not in self._looked and job_id not in on_screen and not task.cancelling():
                     task.cancel()
             for job_id in self._looked.keys() - self._running.keys():
                 if self._started.get(job_id, -RETRY_S) <= now - RETRY_S:
                     self._start(job_id, now)
+            self._start_on_screen(on_screen, now)
             await self._sleep(now)
+
+    def _on_screen(self, now: float) -> list[JobId]:
+        """Return the jobs that are measured because of a screen: those that are measured already, then the largest."""
+        ended = self._screen_ended
+        if not self._screens and (ended is None or now - ended > self.keep_s):
+            return []
+        state = self.cluster.state
+        jobs = [state.jobs[job_id] for job_id in state.index.active]
+        able = [job for job in jobs if self._is_measurable(job) and not has_unknown_gpus(job)]
+        able.sort(key=lambda job: (job.id not in self._running, -_gpu_count(job), job.id))
+        return [job.id for job in able if job.id not in self._looked][:MAX_ON_SCREEN]
+
+    def _start_on_screen(self, job_ids: list[JobId], now: float) -> None:
+        """Start the step of the first job that has none, if its requests fit into the allowance now."""
+        self._tried = {job_id: at for job_id, at in self._tried.items() if at > now - SCREEN_RETRY_S}
+        if not self._screens or "gres/gpuutil" in self.cluster.config.get("AccountingStorageTRES", ""):
+            return  # Where Slurm gathers the usage itself, sstat tells it.
+        for job_id in job_ids:
+            if job_id not in self._running and job_id not in self._tried:
+                if not self.allowance.wait_s(STEP_RPCS, looking=True, now=now):
+                    self._tried[job_id] = now
+                    self._start(job_id, now)
+                return
 
     async def _sleep(self, now: float) -> None:
         """Wait for the next look, or until a look has become too old."""
         oldest = min(self._looked.values(), default=None)
+        waits = [max(0.0, oldest + self.keep_s - now)] if oldest is not None else []
+        if self._screens or (self._screen_ended is not None and self._running):
+            waits.append(SCREEN_LOOK_S)
         try:
-            async with asyncio.timeout(None if oldest is None else max(0.0, oldest + self.keep_s - now)):
+            async with asyncio.timeout(min(waits, default=None)):
                 await self._wake.wait()
         except TimeoutError:
             pass
@@ -139,3 +207,7 @@ class Samplers:
                 node = NodeName(line.node)
                 if found := sampled(line, gpus.get(node, ())):
                     self.readings.put(job_id, node, found, at_unix=self.cluster.clock())
+
+
+def _gpu_count(job: Job) -> int:
+    return job.allocation.gpu_count() if job.allocation is not None else 0

@@ -15,7 +15,6 @@ from warpdeck.engines.slurm.cluster.polling import Allowance, Source
 from warpdeck.engines.slurm.cluster.questions import Question
 from warpdeck.engines.slurm.commands import SlurmCommands, command_error
 from warpdeck.engines.slurm.own_user import require_own_user
-from warpdeck.engines.slurm.reading.node_table import flags_of, partitions_of, read_nodes
 from warpdeck.model import NodeName
 from warpdeck.model.created_by_nonce import CreatedObject, find_created
 from warpdeck.ports.caller import Caller
@@ -26,9 +25,9 @@ from warpdeck.protocol.node_rows import NodeFacts, NodeRow, PastNodeRow
 from warpdeck.protocol.nonces import mark_of
 
 from .facts import node_facts
+from .node_looks import NodeLooks
 from .reservation_words import reservation_words
 
-ONE_NODE = ("scontrol", "--oneliner", "--details", "show", "node")
 CODES = (
     ("Invalid node name specified", "not_found"),
     ("Access/permission denied", "denied"),
@@ -48,6 +47,7 @@ class SlurmNodes:
     commands: SlurmCommands
     allowance: Allowance
     kept: KeptAnswers
+    looks: NodeLooks
     monotonic: Callable[[], float] = time.monotonic
 
     async def rows(self, caller: Caller, message: ask.Nodes) -> Rows[NodeRow | NodeFacts]:
@@ -102,6 +102,9 @@ class SlurmNodes:
     async def past(self, caller: Caller, message: ask.NodesAt) -> Rows[PastNodeRow]:
         raise _impossible(Action.NODES_AT)
 
+    async def timeline(self, caller: Caller, message: ask.Timeline) -> results.Timeline:
+        raise _impossible(Action.TIMELINE)
+
     async def health(self, caller: Caller, message: ask.NodeCheck) -> results.NodeHealth:
         raise _impossible(Action.NODE_CHECK)
 
@@ -116,14 +119,8 @@ class SlurmNodes:
         require_own_user(caller.who, self.cluster.uid)
         name = self._known(node)
         await self._order("scontrol", "update", f"NodeName={name}", *words)
-        self.allowance.count_action(1, self.monotonic())
-        text = await self.commands.read(*ONE_NODE, name)
-        self.cluster.put_node(
-            read_nodes(text, at=self.cluster.clock())[0], partitions_of(text), flags_of(text)
-        )
-        row = self.cluster.nodes.row(name)
-        assert row is not None
-        return row
+        self.looks.follow(name)
+        return await self.looks.look(name)
 
     async def _order(self, *argv: str) -> None:
         """Run a command. Raises UserError with Slurm's words."""

@@ -12,6 +12,16 @@ from typing import Any
 from warpdeck.base.errors import UserError
 from warpdeck.engines.shared.job_lookup import JobLookup
 from warpdeck.engines.shared.job_waits import LINK_S, has_begun
+from warpdeck.engines.shared.output_requests import (
+    ended,
+    no_log,
+    not_on,
+    one_task,
+    pty_message,
+    require_target,
+    require_terminal,
+    tunnel_message,
+)
 from warpdeck.engines.slurm.cluster.cluster import Cluster
 from warpdeck.engines.slurm.cluster.quick_looks import SlurmWaits
 from warpdeck.engines.slurm.commands import UNREACHABLE
@@ -50,16 +60,8 @@ class SlurmOutput:
         job = one_task(self._own(await self.lookup.visible(caller.who, message.job)))
         if message.follow:
             job = await self.waits.until(job, has_begun, progress)
-        if not nodes_of(job) and job.is_finished:
-            raise UserError(
-                f"job {job.label()} has no log: it never started ({job.state})",
-                f"see the reason with `warpdeck show {job.label()}`",
-            )
         if not nodes_of(job):
-            raise UserError(
-                f"job {job.label()} has not started ({job.state}): it has no log yet",
-                f"to wait for it, run `warpdeck logs -f {job.label()}`",
-            )
+            raise no_log(job)
         return await self.source(job, channel=message.channel, offset=message.offset, follow=message.follow)
 
     async def source(
@@ -88,38 +90,17 @@ class SlurmOutput:
     async def terminal(self, caller: Caller, message: ask.Attach, progress: Progress) -> ByteSource:
         who, find = caller.who, self.lookup.watched if message.watch else self.lookup.visible
         job = self._own(await find(who, message.job))
-        if job.request.pty is None:
-            raise UserError(
-                f"job {job.label()} has no terminal", f"see its log: warpdeck logs -f {job.label()}"
-            )
+        require_terminal(job)
         job = await self.waits.until(job, has_begun, progress)
         if job.is_finished:
             raise ended(job, code=ask.ENDED)
-        asked = wire.OpenPty(
-            stream=0,
-            job_id=job.id,
-            restarts=job.restarts,
-            rows=message.rows,
-            cols=message.cols,
-            offset=message.offset,
-            watch=message.watch,
-        )
-        return partial(self._open_terminal, job, asked)
+        return partial(self._open_terminal, job, pty_message(job, message))
 
     async def tunnel(self, caller: Caller, message: ask.Tunnel, progress: Progress) -> ByteSource:
         job = self._own(await self.lookup.visible(caller.who, message.job))
-        if (message.port is None) == (not message.argv):
-            raise UserError("a tunnel needs either a port or a command", "give one of them")
+        require_target(message)
         job, node = await self._running(job, message.node, progress)
-        asked = wire.OpenTunnel(
-            stream=0,
-            job_id=job.id,
-            restarts=job.restarts,
-            port=message.port or 0,
-            argv=list(message.argv),
-            env=dict(job.request.env) if message.argv else {},
-        )
-        return partial(self._open_tunnel, job, node, asked)
+        return partial(self._open_tunnel, job, node, tunnel_message(job, message, job.request.env))
 
     async def forward(self, caller: Caller, message: ask.Forward, progress: Progress) -> ForwardedJob:
         job = self._own(await self.lookup.visible(caller.who, message.job))
@@ -155,7 +136,7 @@ class SlurmOutput:
             raise ended(job)
         names = nodes_of(job)
         if node and node not in names:
-            raise UserError(f"job {job.label()} does not run on {node}", "see `warpdeck show`")
+            raise not_on(job, node)
         return job, node or names[0]
 
     async def _open_terminal(self, job: Job, asked: wire.OpenPty, sink: ByteSink) -> ByteStream:
@@ -222,23 +203,6 @@ class SlurmOutput:
 def nodes_of(job: Job) -> tuple[NodeName, ...]:
     """Return the nodes of a job that has started. An ended job has its allocation, but no states of its nodes."""
     return job.allocation.node_names() if job.allocation is not None else ()
-
-
-def one_task(job: Job) -> Job:
-    """Return the job, unless it stands for several tasks of an array. Raises UserError."""
-    if job.is_folded_array:
-        first = f"{job.array_job_id}_{job.pending_tasks[0][0]}"
-        raise UserError(f"job {job.label()} is an array", f"name a task: {first}")
-    return job
-
-
-def ended(job: Job, *, code: str = "") -> UserError:
-    """Return the error for a job that is no longer there."""
-    return UserError(
-        f"job {job.label()} has ended ({job.state})",
-        f"see its output: warpdeck logs {job.label()}",
-        code=code,
-    )
 
 
 async def _open_log(request: LogRequest, sink: ByteSink) -> ByteStream:

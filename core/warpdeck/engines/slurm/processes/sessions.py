@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shlex
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,20 +15,16 @@ from functools import partial
 
 import msgspec
 
-from warpdeck.base.errors import UserError
-from warpdeck.base.passwd import existing_gid, existing_uid
-from warpdeck.client.blocking_client import STEPS
-from warpdeck.client.submission import Draft, draft_command, has_several_tasks
 from warpdeck.engines.shared.job_waits import has_begun
+from warpdeck.engines.shared.output_requests import never_started
+from warpdeck.engines.shared.session_requests import option_source, run_request, session_request
 from warpdeck.engines.slurm.cluster.cluster import Cluster
 from warpdeck.engines.slurm.output.output import SlurmOutput, nodes_of
+from warpdeck.engines.slurm.own_user import require_own_user
 from warpdeck.engines.slurm.submitting.submissions import SlurmSubmissions
-from warpdeck.model import Job, JobId, Request
-from warpdeck.notation.options.getopt import split_command
-from warpdeck.notation.options.given_options import GivenOption, OptionSource
-from warpdeck.notation.request.job_request import build_request
-from warpdeck.notation.step.srun_line import read_srun, srun_options
-from warpdeck.notation.step.step_options import SrunOptions
+from warpdeck.model import Job, JobId
+from warpdeck.notation.options.given_options import OptionSource
+from warpdeck.notation.step.srun_line import read_srun
 from warpdeck.ports.caller import Caller
 from warpdeck.ports.engine import Progress, StartedRun
 from warpdeck.ports.engine_streams import ByteSource
@@ -38,12 +33,7 @@ from warpdeck.protocol.nonces import mark_of
 from warpdeck.protocol.results import OpenedJob
 
 from .output_files import make_paths, over_path, pattern_of
-from .own_user import refuse_others
 
-OF_STEPS = frozenset(
-    {"container", "hosts", "immediate", "mpi", "programs", "relative", "task_epilog", "task_prolog"}
-)
-"""Fields of a step that a job with a single process cannot have."""
 _FIRST_LOOK_S, _LAST_LOOK_S, _GROWTH = 0.1, 2.0, 1.3
 _COMMAND = """\
 trap : HUP INT QUIT TERM USR1 USR2
@@ -69,8 +59,8 @@ class SlurmSessions:
     clock: Callable[[], float]
 
     async def run(self, caller: Caller, message: ask.Run) -> StartedRun:
-        refuse_others(caller, uid=self.cluster.uid)
-        request, notes = self._request(message)
+        require_own_user(caller.who, self.cluster.uid)
+        request, notes = run_request(message, now=self.clock())
         paths = await asyncio.to_thread(make_paths, self.folder, caller.who.uid, mark_of(message))
         request = msgspec.structs.replace(request, output=pattern_of(paths.out), error=pattern_of(paths.err))
         command = ["/bin/sh", "-c", _COMMAND, paths.over, *request.argv]
@@ -81,30 +71,11 @@ class SlurmSessions:
         return StartedRun(opened, partial(self._outputs, JobId(made.job_id)))
 
     async def open(self, caller: Caller, message: ask.Session) -> OpenedJob:
-        refuse_others(caller, uid=self.cluster.uid)
+        require_own_user(caller.who, self.cluster.uid)
         source = source_of(caller, message, now=self.clock())
-        asked = srun_options(read_srun(message.words, source), message.env, files={})
-        if not _is_session(asked):
-            raise UserError("the session is a step", "use srun", code=STEPS)
-        options = [*asked.job_options, GivenOption("export", "NONE", "srun")]
-        fields, notes = build_request(options, message.env)
-        if has_several_tasks(fields):
-            raise UserError("several tasks are a step", "write: srun", code=STEPS)
+        request, notes = session_request(caller, message, read_srun(message.words, source))
         paths = await asyncio.to_thread(make_paths, self.folder, caller.who.uid, mark_of(message))
-        fields |= {
-            "argv": asked.ask["argv"],
-            "env": asked.ask["env"],
-            "pty": {"rows": message.rows, "cols": message.cols},
-            "requeue": False,
-            "submit_line": shlex.join(["srun", *message.words]),
-            "output": pattern_of(paths.out),
-        }
-        fields.setdefault("name", asked.ask["name"])
-        draft = Draft(fields, notes, cwd=message.cwd, environ=message.env)
-        try:
-            request = msgspec.convert(draft.request, Request, strict=False)
-        except msgspec.ValidationError as error:
-            raise UserError(f"invalid session: {error}", "see `srun --help`") from error
+        request = msgspec.structs.replace(request, output=pattern_of(paths.out))
         made = await self.submissions.create(caller.who, [request], mark_of(message))
         return OpenedJob(job_id=made.job_id, notes=[*notes, *made.notes])
 
@@ -112,7 +83,7 @@ class SlurmSessions:
         """Wait for the start and return the sources of standard output and of standard error."""
         job = await self.output.waits.until(await self.output.lookup.find(str(job_id)), has_begun, progress)
         if not nodes_of(job):
-            raise UserError(f"job {job.label()} ended before it started ({job.state})", "see `warpdeck show`")
+            raise never_started(job)
         over = partial(self._over, job)
         out = await self.output.source(job, channel="out", follow=True, over=over)
         err = await self.output.source(job, channel="err", follow=True, over=over)
@@ -125,19 +96,6 @@ class SlurmSessions:
             await asyncio.sleep(pause_s)
             pause_s = min(_LAST_LOOK_S, _GROWTH * pause_s)
 
-    def _request(self, message: ask.Run) -> tuple[Request, list[str]]:
-        """Return the request that the arguments describe, and notes for the user. Raises UserError."""
-        options, command = split_command(list(message.words))
-        if not command:
-            raise UserError("no command given", "usage: warpdeck run [OPTIONS] COMMAND...")
-        draft = draft_command(command, options, cwd=message.cwd, environ=message.env, now=self.clock())
-        if has_several_tasks(draft.request):
-            raise UserError("several tasks are a step", "write: warpdeck srun", code=STEPS)
-        try:
-            return msgspec.convert(draft.request, Request, strict=False), draft.notes
-        except msgspec.ValidationError as error:
-            raise UserError(f"invalid job: {error}", "see `warpdeck run --help`") from error
-
 
 def source_of(caller: Caller, message: ask.Srun | ask.Salloc | ask.Session, *, now: float) -> OptionSource:
     """Return the surroundings of the client that its options may refer to. The gateway has the rights of this client."""
@@ -146,21 +104,7 @@ def source_of(caller: Caller, message: ask.Srun | ask.Salloc | ask.Session, *, n
         with open(os.path.join(message.cwd, name), encoding="utf-8", errors="surrogateescape") as file:
             return file.read(1 << 20)
 
-    return OptionSource(
-        cwd=message.cwd,
-        environ=message.env,
-        now=now,
-        is_root=caller.who.uid == 0,
-        user_id=existing_uid,
-        group_id=existing_gid,
-        read_text=read_text,
-    )
-
-
-def _is_session(asked: SrunOptions) -> bool:
-    if asked.answer or asked.needed_file or asked.job:
-        return False
-    return bool(asked.ask.get("pty")) and not asked.ask.keys() & OF_STEPS
+    return option_source(caller, message, now=now, read_text=read_text)
 
 
 def _exists(path: str) -> bool:

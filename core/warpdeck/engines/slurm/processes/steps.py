@@ -22,6 +22,7 @@ from warpdeck.engines.slurm.cluster.cluster import Cluster
 from warpdeck.engines.slurm.cluster.polling import Allowance
 from warpdeck.engines.slurm.cluster.quick_looks import SlurmWaits
 from warpdeck.engines.slurm.commands import SlurmCommands
+from warpdeck.engines.slurm.own_user import require_own_user
 from warpdeck.model import JobId
 from warpdeck.notation.options.getopt import given_words
 from warpdeck.notation.options.option_table import SRUN
@@ -34,7 +35,6 @@ from warpdeck.protocol import requests as ask
 
 from .allocations import HOLDER, REVOKED, Allocation, granted, left_alone, without_command
 from .launcher import Launcher, start
-from .own_user import refuse_others
 from .sessions import source_of
 from .step_marker import UNKNOWN, StepId, StepMarker
 from .step_streams import SlurmStep
@@ -80,7 +80,7 @@ class SlurmSteps:
     async def srun(
         self, caller: Caller, message: ask.Srun, progress: Progress
     ) -> SlurmStep | CommandText | EndedStep:
-        refuse_others(caller, uid=self.cluster.uid)
+        require_own_user(caller.who, self.cluster.uid)
         _refuse_terminal(message.words)
         self.allowance.count_action(RPCS, time.monotonic())
         own_prolog = "SLURM_PROLOG" in message.env or any(
@@ -118,7 +118,7 @@ class SlurmSteps:
         )
 
     async def salloc(self, caller: Caller, message: ask.Salloc, progress: Progress) -> HeldAllocation:
-        refuse_others(caller, uid=self.cluster.uid)
+        require_own_user(caller.who, self.cluster.uid)
         asked = salloc_options(read_salloc(message.words, source_of(caller, message, now=self.clock())))
         self.allowance.count_action(RPCS, time.monotonic())
         words = ["salloc", *without_command(message.words, asked.command)]
@@ -135,7 +135,7 @@ class SlurmSteps:
         return self._answer(made, asked)
 
     async def salloc_attach(self, caller: Caller, message: ask.SallocAttach) -> HeldAllocation:
-        refuse_others(caller, uid=self.cluster.uid)
+        require_own_user(caller.who, self.cluster.uid)
         if message.job not in self._held:
             raise UserError(
                 f"allocation {message.job} no longer exists",

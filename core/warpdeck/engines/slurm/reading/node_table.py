@@ -10,6 +10,7 @@ from warpdeck.protocol.node_rows import GpuRow, NodeRow
 
 from . import values
 from .allocation_table import numbers
+from .node_reasons import name_of, without_reason
 from .scontrol_text import OneLiner
 
 NODE = OneLiner(
@@ -61,23 +62,29 @@ NODE = OneLiner(
 )
 _FLAGS = re.compile(r"[*~#!%$@^-]+$")
 """Marks that Slurm appends to a state: not responding, powered down and others (sinfo(1), "NODE STATE CODES")."""
-_REASON = re.compile(r"(.*) \[(\S+)@([0-9T:-]+)\]$", re.DOTALL)
+_REASON = re.compile(r"(.*?) ?\[(\S+)@([0-9T:-]+)\]$", re.DOTALL)
 _GRES = re.compile(r"gpu(?::([^:(,]+))?:(\d+)")
 _USED = re.compile(r"gpu(?::([^:(,]+))?:(\d+)(?:\(IDX:([^)]*)\))?")
 
 
-def read_nodes(text: str, *, at: float) -> list[NodeRow]:
-    """Return the nodes, in Slurm's order. `at` is the time of the answer in Unix seconds."""
-    return [read_node(line, at=at) for line in text.splitlines() if line.startswith("NodeName=")]
+def read_nodes(text: str, *, at: float, reasons: Mapping[str, str] | None = None) -> list[NodeRow]:
+    """Return the nodes, in Slurm's order. `at` is the time of the answer in Unix seconds.
+
+    `reasons` contains the reasons that the text does not tell clearly, by node.
+    """
+    told = reasons or {}
+    lines = [line for line in text.splitlines() if line.startswith("NodeName=")]
+    return [read_node(line, at=at, told=told.get(name_of(line))) for line in lines]
 
 
-def read_node(line: str, *, at: float) -> NodeRow:
-    """Return one node. Its GPUs have no readings, because slurmctld has none."""
-    fields = NODE.fields(line)
+def read_node(line: str, *, at: float, told: str | None = None) -> NodeRow:
+    """Return one node. Its GPUs have no readings, because slurmctld has none. `told` is its reason, if the line is unclear."""
+    fields = NODE.fields(without_reason(line, told) if told else line)
     state, reason, reason_at = *_state(fields.get("State", "")), None
     text = fields.get("Reason", "")
     if match := _REASON.match(text):
         text, reason_at = match[1], values.unix_time(match[3])
+    text = told if told is not None else text
     total, free = values.size_bytes(fields.get("RealMemory", "")), fields.get("FreeMem", "")
     return NodeRow(
         name=fields["NodeName"],

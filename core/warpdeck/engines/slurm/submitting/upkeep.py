@@ -77,7 +77,8 @@ class Upkeep:
         for folder in await asyncio.to_thread(_settled, made.folders, before):
             if await self._ended(folder, before):
                 await asyncio.to_thread(folder.remove)
-        self._remove_trees(before)
+        told = await asyncio.to_thread(_trees_of, made.folders)
+        self._remove_trees(before, told)
 
     async def _ended(self, folder: JobFolder, before: float) -> bool:
         """Return whether all jobs of a submission ended before this time."""
@@ -88,14 +89,15 @@ class Upkeep:
         known |= {job.id: job for job in cluster.state.array_members(job_id)}
         return all(job.is_finished and (job.end_at_unix or 0.0) < before for job in known.values())
 
-    def _remove_trees(self, before: float) -> None:
+    def _remove_trees(self, before: float, told: set[str]) -> None:
+        """Remove the code that is older and that neither a known job needs nor a folder, `told`.
+
+        Another gateway of this user, on another login node, or a lost record may have submitted the folder's jobs.
+        """
         made = self.submissions
         state = made.cluster.state
         waiting = [state.jobs[each] for each in (*state.index.pending, *state.index.active)]
-        needed = {job.request.snapshot.tree for job in waiting if job.request.snapshot is not None}
-        for folder in made.unsettled:
-            with suppress(UserError):
-                needed |= {each.snapshot.tree for each in folder.intent().requests if each.snapshot}
+        needed = told | {job.request.snapshot.tree for job in waiting if job.request.snapshot is not None}
         packed = os.path.dirname(made.trees.path(made.cluster.uid, "0" * 40))
         with suppress(OSError):
             for entry in os.scandir(packed):
@@ -103,6 +105,15 @@ class Upkeep:
                 if tree not in needed and entry.stat().st_mtime < before:
                     with suppress(OSError):
                         os.unlink(entry.path)
+
+
+def _trees_of(folders: JobFolders) -> set[str]:
+    """Return the trees that the intents of all folders name."""
+    found: set[str] = set()
+    for folder in folders.all():
+        with suppress(UserError):
+            found |= {each.snapshot.tree for each in folder.intent().requests if each.snapshot}
+    return found
 
 
 def _unsettled(folders: JobFolders) -> set[JobFolder]:
