@@ -29,6 +29,7 @@ from warpdeck_tui.viewmodels.runs.table import (
     ordered,
     run_columns,
 )
+from warpdeck_tui.widgets.columns import Column
 from warpdeck_tui.widgets.rows import RowSource
 
 MAX_READ = 200
@@ -55,7 +56,7 @@ class RunsScreen(JobListScreen):
         self._ask = ask
         self._runs: dict[int, RunData] = {}
         self._read_at: dict[int, float] = {}
-        self._run_columns: dict[str, RunColumn] = {}
+        self._run_columns: dict[str, RunColumn] = run_columns(())
         self._told = "Loading..."
 
     def arrive(self) -> None:
@@ -103,12 +104,14 @@ class RunsScreen(JobListScreen):
         if self.deck.front is not self:
             return
         columns = run_columns(list(self._runs.values()))
-        shapes = [each.column for each in columns.values()]
-        if shapes != [each.column for each in self._run_columns.values()]:
-            self.columns = tuple(columns)
+        before, self._run_columns = self.table_columns(beside=False), columns
+        shapes = self.table_columns(beside=False)
+        if shapes != before:
             self.table.use_columns(shapes)
-        self._run_columns = columns
         self.tick()
+
+    def table_columns(self, *, beside: bool) -> Sequence[Column]:
+        return [each.column for each in self._run_columns.values()]
 
     @property
     def sortable(self) -> Collection[str]:
