@@ -197,7 +197,7 @@ async def test_unchanged_lines_are_not_drawn_again(monkeypatch: pytest.MonkeyPat
         app.refresher.redraw()
         drawn: list[object] = []
         for kind in (TabStrip, ClusterStrip):
-            monkeypatch.setattr(app.screen.query_one(kind), "update", drawn.append)
+            monkeypatch.setattr(app.screen.query_one(kind), "update", lambda line, **_: drawn.append(line))
         for _ in range(3):
             app.refresher.redraw()
         assert not drawn
@@ -210,7 +210,7 @@ async def test_unchanged_lines_are_not_drawn_again(monkeypatch: pytest.MonkeyPat
 async def test_a_new_title_repaints_only_the_edge_of_its_frame(monkeypatch: pytest.MonkeyPatch) -> None:
     app = static_app()
     async with app.run_test(size=(120, 40)) as pilot:
-        while not app.board.ready:
+        while not app.board.ready or app.refresher.is_planned:
             await pilot.pause()
         await pilot.pause()
         frame = app.screen.query_one(".main", Frame)
