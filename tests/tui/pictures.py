@@ -46,7 +46,7 @@ SCENES = {
     "gpus": Scene(("2", "u"), ("gpu08", "unavailable")),
     "owners": Scene(("2", "o"), ("free:",)),
     "past": Scene(("2", "u", "less_than_sign"), ("ago,", "averages over")),
-    "node": Scene(("2", "p"), ("node gpu01", "GPU 1", "▅")),
+    "node": Scene(("2", "p"), ("node gpu01", "GPU 0", "100%┤")),
     "job": Scene(("enter",), ("[Log]", "clipped")),
     "metrics": Scene(("enter", "m"), ("[Metrics]", "loss")),
     "history": Scene(("4",), ("1 of 5", "exit 1")),

@@ -276,7 +276,11 @@ def _curve(gpu: int | None) -> CurveRow:
             "mem_bytes": tuple(8 * GIB * each for each in points),
         }
     else:
-        columns = {"gpu_util_pct": points, "gpu_power_w": tuple(80 + 6 * each for each in points)}
+        columns = {
+            "gpu_util_pct": points,
+            "gpu_power_w": tuple(80 + 6 * each for each in points),
+            "gpu_mem_bytes": tuple(GIB * (55 + each / 10) for each in points),
+        }
     return CurveRow(node="gpu01", begin=NOW - 1200, step_s=10.0, columns=columns, gpu=gpu)
 
 

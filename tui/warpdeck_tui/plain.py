@@ -34,10 +34,11 @@ from warpdeck_tui.viewmodels.jobs import job as job_page
 from warpdeck_tui.viewmodels.jobs.job_columns import JobRows, Row, columns_of, job_row
 from warpdeck_tui.viewmodels.jobs.listing import Choice, Listing
 from warpdeck_tui.viewmodels.jobs.queue import summary
-from warpdeck_tui.viewmodels.nodes.gpu_map import METRIC_WORDS, METRICS, gpu_lines, plain_cell
+from warpdeck_tui.viewmodels.nodes.gpu_map import METRIC_WORDS, METRICS, gpu_lines, plain_cell, wasted_words
 from warpdeck_tui.viewmodels.nodes.nodes import gpu_detail, node_lines, node_row
 from warpdeck_tui.viewmodels.nodes.nodes import summary as nodes_summary
 from warpdeck_tui.viewmodels.nodes.past_nodes import moment_words, unknown_words
+from warpdeck_tui.viewmodels.nodes.timeline import SPANS, event_words
 from warpdeck_tui.viewmodels.shell.sessions import session_rows, sessions
 from warpdeck_tui.viewmodels.shell.sessions import summary as sessions_summary
 from warpdeck_tui.viewmodels.site import site_tables
@@ -137,12 +138,22 @@ async def _queue(client: AsyncioClient, wanted: PlainRequest) -> Text:
 
 async def _gpus(client: AsyncioClient, wanted: PlainRequest) -> Text:
     nodes = await _nodes_of(client, wanted)
-    lines = [*_moment(nodes, wanted), nodes_summary(nodes)]
+    lines = [*_moment(nodes, wanted), nodes_summary(nodes), *filter(None, [wasted_words(nodes)])]
+    if wanted.at is not None:
+        lines += await _events_around(client, wanted.at)
     for metric in METRICS:
         lines += ["", f"{METRIC_WORDS[metric]}:"]
         for label, cells, _ in gpu_lines(nodes, metric):
             lines.append(f"{label}: " + (", ".join(plain_cell(cell) for cell in cells) or "no data"))
     return lines
+
+
+async def _events_around(client: AsyncioClient, at: float) -> Text:
+    """Return lines with the events of nodes in the day around a time."""
+    now, half_s = time.time(), SPANS[0][0] / 2
+    told = await client.ask(requests.Timeline(since=at - half_s, until=min(now, at + half_s), steps=1))
+    events = [f"  {event_words(event, now)}" for event in told.events]
+    return ["", "events of the day around this time:", *(events or ["  none"])]
 
 
 async def _nodes(client: AsyncioClient, wanted: PlainRequest) -> Text:

@@ -64,5 +64,7 @@ async def test_the_list_of_idle_gpus_opens_from_the_map(folder: Path) -> None:
         ui.app.board.apply(Delta(jobs=[job(900, gpus=2, now=time.time())]))
         await ui.press("I")
         await ui.shows("2 GPUs of 1 job are idle", "900", "bob", "sleeper")
+        dialog = ui.app.screen.query_one(".dialog")
+        assert dialog.size.height < 10, "it is as tall as its content"
         await ui.press("escape")
         await ui.shows("color: utilization")

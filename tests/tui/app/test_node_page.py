@@ -11,11 +11,12 @@ from tests.tui.app.app_pilot import run_app
 from warpdeck.model import GpuLinks
 from warpdeck.protocol.job_rows import CurveRow
 from warpdeck.protocol.node_rows import CheckRow, GpuRow, NodeRow
+from warpdeck_tui.viewmodels.nodes.node_charts import SMALL_HEIGHT, NodeCurves, charts, gpu_panel, node_panel
 from warpdeck_tui.viewmodels.nodes.node_page import page, resampled
 
 
 def text(node: NodeRow, curves: list[CurveRow], *, width: int = 80) -> list[str]:
-    lines = page(node, curves, span=0, told="", width=width)
+    lines = page(node, NodeCurves(curves), span=0, told="", width=width)
     return ["".join(cell.text for cell in line) for line in lines]
 
 
@@ -30,20 +31,48 @@ def test_resampling_averages_and_keeps_unknown_values() -> None:
     assert resampled([1, None], 8) == [1, None]
 
 
-@pytest.mark.parametrize("width", [40, 80, 200])
-def test_curves_and_their_values_fit_the_screen(width: int) -> None:
-    curve = CurveRow(
-        node="gpu01",
-        begin=0,
-        step_s=1,
-        columns={"gpu_util_pct": (0.0, 50.0, None, 100.0), "gpu_power_w": (700.0,) * 4},
-        gpu=3,
-    )
-    shown = text(node(), [curve], width=width)
-    line = next(each for each in shown if " util " in each)
-    assert " ▄·█   50%" in line and "████  350W" in line
-    if width >= 80:
-        assert all(len(each) <= width for each in shown)
+def curve(gpu: int | None = 3) -> CurveRow:
+    columns: dict[str, tuple[float | None, ...]] = {
+        "gpu_util_pct": (0.0, 50.0, None, 100.0),
+        "gpu_mem_bytes": (float(40 << 30),) * 4,
+        "cpu_pct": (100.0, 400.0, 800.0),
+    }
+    return CurveRow(node="gpu01", begin=0, step_s=1, columns=columns, gpu=gpu)
+
+
+@pytest.mark.parametrize("width", [44, 80, 200])
+def test_charts_have_axes_and_values_and_fit_the_screen(width: int) -> None:
+    shown = text(node(), [curve()], width=width)
+    at = next(at for at, each in enumerate(shown) if each.startswith("GPU 3"))
+    assert "free" in shown[at] and shown[at].endswith("━ util 50%  ━ ?/80G  350W ?")
+    assert shown[at + 1].startswith("100%┤") and shown[at + 3].startswith("  0%┤")
+    assert any(0x2800 < ord(char) < 0x2900 for line in shown[at + 1 : at + 4] for char in line)
+    assert all(len(each) <= width for each in shown[at : at + 4])
+
+
+@pytest.mark.parametrize(("width", "height"), [(44, 20), (70, 35), (110, 45), (150, 55), (180, 12)])
+def test_charts_beside_the_text_fill_their_frame(width: int, height: int) -> None:
+    gpus = [msgspec.structs.replace(node().gpus[0], index=at, job="7", job_user="ann") for at in range(4)]
+    curves = NodeCurves([curve(None), *(curve(at) for at in range(4))])
+    panels = [node_panel(node(), curves), *(gpu_panel(gpu, curves) for gpu in gpus)]
+    lines = charts(panels, curves, span="2 hours", width=width, height=height)
+    shown = ["".join(cell.text for cell in line) for line in lines]
+    assert all(len(line) <= width for line in shown)
+    assert height * 0.8 <= len(lines) <= height
+    assert "2 hours ago" in shown[-1] and shown[-1].rstrip().endswith("now")
+    assert sum(line.count("7 ann") for line in shown) == 4 and "CPUs" in shown[0]
+
+
+def test_an_allocated_gpu_that_is_not_used_is_called_idle() -> None:
+    gpu = msgspec.structs.replace(node().gpus[0], util_pct=1, job="7", job_user="ann")
+    assert "7 ann  idle" in "".join(cell.text for cell in gpu_panel(gpu, NodeCurves()).title)
+
+
+def test_drawn_charts_are_kept_while_only_the_values_change() -> None:
+    curves = NodeCurves([curve()])
+    gpu = node().gpus[0]
+    first = curves.chart(gpu_panel(gpu, curves), 60, 5)
+    assert curves.chart(gpu_panel(msgspec.structs.replace(gpu, util_pct=77), curves), 60, 5) is first
 
 
 def test_failed_checks_are_shown_with_their_gpu() -> None:
@@ -73,9 +102,8 @@ def linked(*, width: int = 80, **fields: object) -> list[str]:
     """Return the lines with a GPU's links below its graphs."""
     gpu = msgspec.structs.replace(node().gpus[0], links=msgspec.structs.replace(LINKS, **fields))
     shown = text(node(gpus=[gpu]), [], width=width)
-    return [
-        line.rstrip() for line in shown[next(at for at, line in enumerate(shown) if " util " in line) + 1 :]
-    ]
+    at = next(at for at, line in enumerate(shown) if " util " in line)
+    return [line.rstrip() for line in shown[at + SMALL_HEIGHT + 1 :]]
 
 
 def test_the_traffic_of_a_gpus_links_is_shown_below_its_graphs() -> None:
@@ -98,8 +126,8 @@ async def test_the_node_page_opens_from_the_map_and_changes_its_time_range(folde
         await ui.press("2")
         await ui.shows("1 of 8 GPUs allocated")
         await ui.press("p")
-        await ui.shows("node gpu01", "last 10 minutes", "GPU 0", "job 1", "python", "util", "power")
-        await ui.until(lambda: "▇" in ui.text() or "█" in ui.text(), "a curve is drawn")
+        await ui.shows("node gpu01", "last 10 minutes", "GPU 0", "job 1", "python", "util", "100%┤")
+        await ui.until(lambda: any(0x2800 < ord(char) < 0x2900 for char in ui.text()), "a curve is drawn")
         await ui.press("m")
         await ui.shows("last 2 hours")
         await ui.press("d")

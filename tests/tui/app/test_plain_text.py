@@ -70,7 +70,9 @@ async def test_past_nodes_are_printed_as_plain_text_and_json(folder: Path) -> No
         began = ui.app.board.jobs[job.id].start
         assert began is not None
         paths = ui.cluster.paths
+        await ui.app.core.node_drain("gpu02", reason="a fan")
         text = "\n".join(await screen_text(paths, "gpus", PlainRequest(at=began)))
+        assert "events of the day around this time:" in text and "gpu02 drained: a fan" in text
         assert "ago" in text and "averages over 1 s" in text and "? " not in text
         assert all(f"{mode}:\ngpu01 mixed: " in text for mode in ("power", "memory", "temperature", "owner"))
         before = "\n".join(await screen_text(paths, "gpus", PlainRequest(at=began - 3600)))

@@ -28,6 +28,8 @@ from warpdeck_tui.viewmodels.site.idle_gpus import (
 )
 from warpdeck_tui.widgets.virtual_table import VirtualTable
 
+HEADER_LINES = 1
+
 
 class IdleGpus(Arrives[str], ModalScreen[str]):
     """A list of idle GPUs at the time when it was opened.
@@ -42,7 +44,7 @@ class IdleGpus(Arrives[str], ModalScreen[str]):
         return cast(Deck, self.app)
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog tall"):
+        with Vertical(classes="dialog listing"):
             yield Static("", id="idle-words", classes="title", markup=False)
             yield VirtualTable(IDLE_COLUMNS, self._deck.palette, empty="", id="idle")
             yield DialogKeys("choose", opens="Open job")
@@ -59,7 +61,10 @@ class IdleGpus(Arrives[str], ModalScreen[str]):
         self.query_one("#idle-words", Static).update(
             idle_words(found, unmeasured=unmeasured_words(self._deck.board.jobs.values(), now))
         )
-        self.query_one(VirtualTable).show([waste_row(each, now=now) for each in found])
+        table = self.query_one(VirtualTable)
+        table.display = bool(found)
+        table.styles.height = len(found) + HEADER_LINES
+        table.show([waste_row(each, now=now) for each in found])
 
     @work
     async def _ask(self, rows: list[JobRow]) -> None:

@@ -17,7 +17,7 @@ from rich.style import Style
 from warpdeck_tui.table.palette import PLAIN, Palette
 
 from .cells import fit, printable
-from .glyphs import CURSOR, THICK, THICK_HALF, THIN
+from .glyphs import CURSOR, THICK, THICK_HALF, THIN, UNKNOWN
 from .meter import HEAT_STEPS, share, tall_sparkline
 
 TEXT_WIDTH = 5
@@ -164,6 +164,10 @@ def _head(cell: GridCell, *, width: int, height: int, here: bool, styles: Palett
     if height > 1 and title:
         shown = fit(title, inner)
     elif title and width >= TITLED_FROM:
+        # The title names the owner or the job already, so the value beside it is the utilization.
+        if cell.role.startswith(OWNER):
+            text = "" if cell.percent is None else f"{cell.percent:.0f}%"
+        text = "" if text == title else text.replace(UNKNOWN, "")
         shown = fit(f"{fit(title, inner - len(text) - 1)} {text}", inner)
     else:
         shown = fit(printable(cell.text), inner, align="center")

@@ -35,18 +35,23 @@ def details(
 
     In a low pane, the GPU comes first and the table of all GPUs is left out, because the map shows it.
     """
-    about = [*_state(node, now), *_readings(node)]
-    if isinstance(node, PastNodeRow):
-        about += past_lines(node, now)
-    about += _agent(node, now)
-    if not node.gpus and node.gpu_error:
-        about.append(fact("GPUs", printable(node.gpu_error), "warn"))
-    about += _jobs(node, jobs, now, width)
+    about = about_node(node, jobs=jobs, now=now, width=width)
     gpu = next((each for each in node.gpus if each.index == index), None)
     chosen = gpu_under_cursor(gpu) if gpu is not None else []
     if is_low:
         return [*chosen, *about]
     return [*about, *_gpu_table(node, index, width), *([()] if chosen else []), *chosen]
+
+
+def about_node(node: NodeRow, *, jobs: Mapping[str, JobRow], now: float, width: int) -> list[Line]:
+    """Return the lines about the node itself: state, CPUs, memory, agent, and jobs with their owners."""
+    lines = [*_state(node, now), *_readings(node)]
+    if isinstance(node, PastNodeRow):
+        lines += past_lines(node, now)
+    lines += _agent(node, now)
+    if not node.gpus and node.gpu_error:
+        lines.append(fact("GPUs", printable(node.gpu_error), "warn"))
+    return lines + _jobs(node, jobs, now, width)
 
 
 def _state(node: NodeRow, now: float) -> list[Line]:

@@ -9,22 +9,19 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from warpdeck.model import GpuLinks, format_ranges, ranges_of
-from warpdeck.protocol.job_rows import CurveRow
 from warpdeck.protocol.node_rows import GpuRow, NodeRow
-from warpdeck_tui.viewmodels.cells import Cell, Line, fact, known, memory
+from warpdeck_tui.viewmodels.cells import Cell, Line, fact
 from warpdeck_tui.widgets.cells import printable
-from warpdeck_tui.widgets.meter import sparkline
 
-from .gpu_map import FULL_POWER_W, NO_READINGS, is_unmeasured
+from .gpu_map import NO_READINGS, is_unmeasured
+from .node_charts import SMALL_HEIGHT, NodeCurves, gpu_panel, holder, node_panel, panel_lines
 from .nodes import gpu_holder, node_lines, process_lines
 
-SPANS = ((1.0, "last 10 minutes"), (10.0, "last 2 hours"), (60.0, "last day"))
+SPANS = ((1.0, "10 minutes"), (10.0, "2 hours"), (60.0, "24 hours"))
 """Time spans as (seconds per step, title). The title says how long measurements with this step are kept."""
 LABEL_WIDTH = 7
-FIGURE_WIDTH = 6
-GRAPH_MIN = 8
-GRAPH_MAX = 60
-"""Largest width of a graph. More points would not be more informative."""
+HALF_MIN, HALF_MAX = 14, 66
+"""Smallest and largest width of each of two texts beside each other."""
 MARGIN = 4
 WHOLE_FROM = 10
 """Rate in gigabytes per second from which on no decimals are shown."""
@@ -42,26 +39,39 @@ NOTHING_MISSING = Missing()
 
 def page(
     node: NodeRow,
-    curves: Sequence[CurveRow],
+    curves: NodeCurves,
     *,
     span: int,
     told: str,
     width: int,
     missing: Missing = NOTHING_MISSING,
+    has_charts: bool = True,
+    about: Sequence[Line] = (),
 ) -> list[Line]:
-    """Return all lines of the page. `told` says why there are no curves, or that they are being loaded."""
+    """Return all lines of the page. `told` says why there are no curves, or that they are being loaded.
+
+    Without `has_charts` the charts are beside the text. `about` replaces the lines about the node itself.
+    """
     health = [fact("health", missing.checks, "muted")] if missing.checks else _health(node)
-    lines = [*node_lines(node), *_links(node.gpus), *health]
+    lines = [*(about or node_lines(node)), *_links(node.gpus), *health]
+    shown = has_charts and not missing.curves
     if missing.curves:
         lines.append(fact("charts", missing.curves, "muted"))
-    else:
-        own = next((curve for curve in curves if curve.gpu is None), None)
-        title = (Cell(f"{SPANS[span][1]}", "header"), Cell(f"  {told}" if told else "", "muted"))
-        lines += [(), title, *_own(node, own, width)]
-    by_index = {curve.gpu: curve for curve in curves if curve.gpu is not None}
+    elif shown:
+        title = (Cell(f"last {SPANS[span][1]}", "header"), Cell(f"  {told}" if told else "", "muted"))
+        lines += [(), title, *panel_lines(node_panel(node, curves), curves, width, SMALL_HEIGHT + 1)]
     for number, gpu in enumerate(node.gpus):
-        gap: list[Line] = [] if number and is_unmeasured(gpu) else [()]
-        lines += [*gap, *_gpu(gpu, by_index.get(gpu.index), width)]
+        bare = is_unmeasured(gpu) and gpu.index not in curves
+        lines += [] if number and bare else [()]
+        if bare:
+            lines.append(
+                (Cell(f"GPU {gpu.index}  ", "accent"), *gpu_holder(gpu), Cell(f"   {NO_READINGS}", "muted"))
+            )
+        elif shown:
+            lines += panel_lines(gpu_panel(gpu, curves), curves, width, SMALL_HEIGHT + 1)
+        else:
+            lines.append((Cell(f"GPU {gpu.index}", "header"), Cell("  "), *holder(gpu)))
+        lines += [*_ways(gpu.links, width), *process_lines(gpu)]
     return lines
 
 
@@ -124,38 +134,12 @@ def _health(node: NodeRow) -> list[Line]:
     return lines
 
 
-def _own(node: NodeRow, curve: CurveRow | None, width: int) -> list[Line]:
-    columns = curve.columns if curve is not None else {}
-    graph = _graph_width(width, 1)
-    used = None if node.mem_used_bytes is None else 100 * node.mem_used_bytes / max(1, node.mem_bytes)
-    return [
-        (*_graph("CPU", columns.get("cpu_pct", ()), 100.0 * node.cpus, graph), _figure(node.cpu_pct, "%")),
-        (*_graph("memory", columns.get("mem_bytes", ()), node.mem_bytes, graph), _figure(used, "%")),
-    ]
-
-
-def _gpu(gpu: GpuRow, curve: CurveRow | None, width: int) -> list[Line]:
-    if is_unmeasured(gpu) and curve is None:
-        return [(Cell(f"GPU {gpu.index}  ", "accent"), *gpu_holder(gpu), Cell(f"   {NO_READINGS}", "muted"))]
-    columns = curve.columns if curve is not None else {}
-    graph = _graph_width(width, 2)
-    use = (*_graph("util", columns.get("gpu_util_pct", ()), 100.0, graph), _figure(gpu.util_pct, "%"))
-    power = (*_graph("power", columns.get("gpu_power_w", ()), FULL_POWER_W, graph), _figure(gpu.power_w, "W"))
-    used = memory(gpu.mem_used_bytes, gpu.mem_bytes)
-    head = (
-        Cell(f"GPU {gpu.index}  ", "accent"),
-        *gpu_holder(gpu),
-        Cell(f"   {used}, {known(gpu.temp_c, ' °C')}", "muted"),
-    )
-    return [head, (*use, Cell("  "), *power), *_ways(gpu.links, width), *process_lines(gpu)]
-
-
 def _ways(links: GpuLinks, width: int) -> list[Line]:
     """Return the PCIe and NVLink facts of the GPU, each below a graph if they fit on one line.
 
     Unknown facts are omitted.
     """
-    half = _graph_width(width, 2) + FIGURE_WIDTH
+    half = max(HALF_MIN, min(HALF_MAX, (width - MARGIN) // 2 - LABEL_WIDTH - 2))
     ways = (("PCIe", _pcie(links, half)), ("NVLink", _nvlink(links)))
     cells = [(Cell(f"{title:>{LABEL_WIDTH}} ", "muted"), told) for title, told in ways if told is not None]
     if len(cells) == 2 and all(len(told.text) <= half for _, told in cells):
@@ -200,21 +184,3 @@ def _traffic(sent: int | None, received: int | None) -> str:
 def _rate(bytes_s: int) -> str:
     giga = bytes_s / 1e9
     return f"{giga:.1f}" if giga < WHOLE_FROM else f"{giga:.0f}"
-
-
-def _graph(title: str, points: Sequence[float | None], most: float, width: int) -> Line:
-    """Return a graph relative to the largest possible value, so that graphs below each other can be
-    compared.
-    """
-    percent = [None if each is None else 100 * each / max(1.0, most) for each in resampled(points, width)]
-    return Cell(f"{title:>{LABEL_WIDTH}} ", "muted"), Cell(sparkline(percent, width), "accent")
-
-
-def _figure(value: float | None, unit: str) -> Cell:
-    return Cell(f"{known(value, unit):>{FIGURE_WIDTH}}")
-
-
-def _graph_width(width: int, graphs: int) -> int:
-    """Return the width of each of several graphs side by side."""
-    room = (width - MARGIN) // graphs - LABEL_WIDTH - FIGURE_WIDTH - 2
-    return max(GRAPH_MIN, min(GRAPH_MAX, room))

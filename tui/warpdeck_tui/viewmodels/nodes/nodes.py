@@ -155,8 +155,8 @@ def process_lines(gpu: GpuRow) -> list[Line]:
     for process in gpu.processes:
         lines.append(
             (
-                Cell(f"{process.pid or '':>8} ", "muted"),
-                Cell(f"{printable(process.command)[:16]:<16} {printable(process.user)[:8]:<8} "),
+                Cell(f"{process.pid or '':>7} ", "muted"),
+                Cell(f"{printable(process.command)[:12]:<12} {printable(process.user)[:8]:<8} "),
                 Cell(f"{format_memory(process.mem_bytes):>6} "),
                 Cell(f"job {process.job}", "accent") if process.job else Cell("no job", "warn"),
             )
