@@ -15,7 +15,7 @@ from warpdeck.base.paths import Paths
 from warpdeck.client.peek_terminal import Glance
 from warpdeck.protocol.results import Delta
 from warpdeck_tui.app import DeckApp
-from warpdeck_tui.screens.admin import TABS
+from warpdeck_tui.screens.site_tabs import TABS
 
 WORDS = "e\u0301\x1b]52;c;AAAA\x07\x1b[2J\u202eb\u2066c\x9bd\u200f\x7f\rFORGED\nFORGED\x0bFORGED\u200b\u2028e"
 """A combining accent, OSC 52, CSI, direction marks, C1, four kinds of line breaks, and a zero-width space."""

@@ -11,7 +11,7 @@ import gc
 import importlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from warpdeck.base.errors import UserError
@@ -22,6 +22,8 @@ from warpdeck_tui.user_files.settings import Settings, read_settings
 WEB_DRIVER = "textual.drivers.web_driver:WebDriver"
 """The driver that `warpdeck serve` sets. It means that the terminal is a browser."""
 
+DUMB = ("dumb", "unknown")
+"""Types of terminals that cannot move the cursor, for example that of Emacs' shell or of a CI log."""
 M_ARENA_MAX, M_MMAP_THRESHOLD = -8, -3
 """Parameters of mallopt(3)."""
 LARGE_BYTES = 128 * 1024
@@ -53,14 +55,34 @@ def start(
     """Open the app with these options, and return its exit code.
 
     `at` names the first screen and its job or node. If `moment` is given, the screen shows the state at that
-    time (unix seconds). Raises UserError.
+    time (unix seconds). Without a terminal that can show the app, print the screen once as plain text. Raises
+    UserError.
     """
     if os.environ.get("TEXTUAL_DRIVER") == WEB_DRIVER:
         end_with_parent()
         return run(options, everybody=everybody, at=at, moment=moment)
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise UserError("The app needs a terminal", "Run `warpdeck --help` for a list of commands")
+    if reason := no_app(os.environ, is_terminal=sys.stdin.isatty() and sys.stdout.isatty()):
+        return _print_plain(reason, everybody=everybody, at=at, moment=moment)
     return guarded(lambda: run(options, everybody=everybody, at=at, moment=moment))
+
+
+def no_app(environ: Mapping[str, str], *, is_terminal: bool) -> str:
+    """Return why the app cannot be shown, or "" if it can."""
+    if not is_terminal:
+        return "no terminal"
+    term = environ.get("TERM", "")
+    return f"TERM={term}" if term in DUMB else ""
+
+
+def _print_plain(reason: str, *, everybody: bool, at: tuple[str, str], moment: float | None) -> int:
+    """Print the screen once as plain text, after a note on standard error that says so."""
+    from warpdeck.base.paths import default_paths
+    from warpdeck_tui import plain
+
+    screen, what = at
+    command = " ".join(filter(None, ("warpdeck screen", screen, what, "--plain")))
+    print(f"warpdeck: {reason}, so the app is not opened; this is `{command}`", file=sys.stderr)
+    return plain.main(default_paths(), screen, what=what, everybody=everybody, at=moment, as_json=False)
 
 
 def run(options: Options, *, everybody: bool, at: tuple[str, str], moment: float | None) -> int:

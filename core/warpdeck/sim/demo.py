@@ -181,6 +181,7 @@ async def simulate_past(
     """Simulate the past in steps. Some of its jobs have ended long ago, and some still run."""
     parts = [rng.uniform(0.5, 1.5) for _ in range(STEPS)]
     for step, part in enumerate(parts):
+        print(f"{100 * step // STEPS} %", flush=True)  # `warpdeck demo` shows it
         for _ in range(rng.randint(1, 4)):
             if len(controller.state.index.pending) < MAX_WAITING:
                 await submit(controller, *workload.any_request(rng))

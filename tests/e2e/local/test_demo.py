@@ -126,3 +126,15 @@ def test_the_demo_prints_a_message_until_it_opens(home: Home) -> None:
         terminal.process.terminate()
         terminal.ended()
         terminal.close()
+
+
+def test_the_start_of_the_demo_shows_its_progress(home: Home, short_tmp: Path) -> None:
+    home.environ["TMPDIR"] = str(short_tmp)
+    terminal = AtTerminal(home, "demo")
+    try:
+        terminal.until("two hours of history ... ")
+        terminal.until(" %")
+        terminal.until("\x1b[?1049h")  # the app
+    finally:
+        terminal.close()
+    assert_nothing_left(short_tmp)

@@ -23,7 +23,7 @@ from tests.integration.engines.site_rig import (
     site_rig,
 )
 from tests.integration.engines.slurm_rig import GRES, NODE, SITE, small_slurm
-from tests.slurm_parity.peer.real_slurm import RealSlurm
+from tests.slurm_parity.peer.real_slurm import VERSIONS, RealSlurm
 from tests.support.waiting import WAIT_S, eventually, eventually_async
 
 from warpdeck.base.paths import Paths
@@ -150,7 +150,27 @@ def test_a_site_gateway_that_hangs_is_left_out(slurm: RealSlurm, rig: SiteRig) -
     assert "did not answer within" in row.site_gateway.problem
 
 
-def test_jobs_that_slurm_hides_are_never_shared(rig: SiteRig) -> None:
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_answers_of_each_version_are_shared_unless_a_partition_is_closed(version: str) -> None:
+    with small_slurm(version) as slurm, site_rig(slurm) as rig:
+        submit(slurm, "shown")
+        site = rig.site_gateway(settings=OFTEN)
+        home = rig.gateway(USERS[0], site=site, settings=OFTEN)
+        assert {ask(site, each).outcome for each in Question} == {Outcome.ANSWER}
+        assert job_names(home) == {"shown"}
+        row = eventually(lambda: engine_row(home).site_gateway, what="the site gateway is used")
+        assert not row.problem and not row.own
+    closed = SITE.strip() + f"\nPartitionName=closed Nodes={NODE} AllowGroups=root State=UP\n"
+    with RealSlurm(closed, nodes=(NODE,), gres=GRES, version=version) as slurm, site_rig(slurm) as rig:
+        site = rig.site_gateway(settings=OFTEN)
+        replies = {each: ask(site, each) for each in Question}
+        reasons = {each: reply.reason for each, reply in replies.items() if reply.outcome is Outcome.WITHHELD}
+        hidden = (Question.NODES, Question.ALLOCATIONS, Question.PARTITIONS)
+        assert reasons == dict.fromkeys(hidden, "partition closed has AllowGroups")
+        assert replies[Question.QUEUE].outcome is Outcome.ANSWER
+
+
+def test_jobs_that_slurm_hides_are_never_shared() -> None:
     """The site gateway of this test is root, which sees the jobs of all users."""
     with (
         RealSlurm(f"PrivateData=jobs\n{SITE.strip()}\n", nodes=(NODE,), gres=GRES) as slurm,

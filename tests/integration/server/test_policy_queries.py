@@ -133,7 +133,8 @@ async def test_a_dry_run_of_an_impossible_request_says_never(short_tmp: Path) ->
 
 
 async def test_a_dry_run_refuses_what_a_submission_refuses_by_the_sites_rules(short_tmp: Path) -> None:
-    async with served(short_tmp / "h", config=site_config()) as site:
+    own_user = SITE.replace("users.root", f"users.{USER}")  # The client is a process of this user.
+    async with served(short_tmp / "h", config=site_config(own_user)) as site:
         for name in ("a", "b", "c"):
             await site.add_node(name)
         asked_for = make_request(partition="short", time_limit_s=7200)

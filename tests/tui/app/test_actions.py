@@ -15,7 +15,9 @@ from warpdeck_tui.screens.nodes import NodesScreen
 from warpdeck_tui.screens.queue import QueueScreen
 from warpdeck_tui.screens.reserve import Reserve
 from warpdeck_tui.screens.rule import RuleForm
+from warpdeck_tui.screens.runs import RunsScreen
 from warpdeck_tui.screens.sessions import SessionsScreen
+from warpdeck_tui.screens.shared.column_picker import ColumnPicker
 from warpdeck_tui.screens.shared.confirm_tasks import ConfirmTasks
 from warpdeck_tui.screens.shared.deck_screen import TextPane
 from warpdeck_tui.screens.shared.dialogs import Ask, Choose, Confirm, DonePage, Fill, HelpPage, TextPage
@@ -38,6 +40,7 @@ OWNERS: dict[str, tuple[type[DOMNode], ...]] = {
     "node": (NodeScreen,),
     "job": (JobScreen,),
     "history": (HistoryScreen,),
+    "runs": (RunsScreen,),
     "sessions": (SessionsScreen,),
     "admin": (AdminScreen,),
     "reserve": (Reserve,),
@@ -55,6 +58,7 @@ OWNERS: dict[str, tuple[type[DOMNode], ...]] = {
     "sweep": (SweepGrid,),
     "add": (NodeAdd,),
     "choose": (Choose,),
+    "columns": (ColumnPicker,),
     "fill": (Fill,),
     "done": (DonePage,),
     "page": (HelpPage, TextPage),
@@ -77,6 +81,7 @@ def test_a_key_conflict_is_detected_and_named() -> None:
         "job",
         "history",
         "nodes",
+        "runs",
     }
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.tui.app.app_pilot import run_app
-from tests.tui.app.test_viewmodels import NOW, row, running
+from tests.tui.app.test_viewmodels import NOW, ended, row, running, words
 
 from warpdeck.model import ArraySpec, GpuRequest, Resources
-from warpdeck.protocol.job_rows import JobDetail
+from warpdeck.protocol.job_rows import CurveRow, GpuUse, JobDetail, JobEvent
+from warpdeck_tui.viewmodels.job_page.events import events, kind, plain_words
+from warpdeck_tui.viewmodels.job_page.gpus import Sources, gpu_page
 from warpdeck_tui.viewmodels.jobs.job import neighbour, writing_nodes
 
 
@@ -186,3 +188,67 @@ async def test_a_key_switches_between_the_logs_of_a_commands_nodes(folder: Path)
         await ui.shows("[Log on gpu02]", "gpu02: hosts")
         await ui.press("O")
         await ui.shows("[Log on gpu01]")
+
+
+def test_events_have_kinds_durations_and_plain_words() -> None:
+    job = running(submit=NOW - 720, start=NOW - 600)
+    history = [
+        JobEvent(at=NOW - 720, text="submitted by ann"),
+        JobEvent(at=NOW - 600, text="running on gpu01"),
+        JobEvent(at=NOW - 60, text="ended FAILED, exit 1: out of disk"),
+    ]
+    detail = JobDetail(row=job, events=history)
+    lines = [words(line).rstrip() for line in events(detail, now=NOW, width=80)]
+    assert lines[0].split()[:2] == ["waited", "2m"] and lines[1].split()[:2] == ["ran", "10m"]
+    assert lines[2:4] == ["", "WHEN                 AGO    AFTER  WHAT"]
+    assert lines[4].endswith("12m           ◌ submitted by ann")
+    assert lines[5].endswith("10m      +2m  ● running on gpu01")
+    assert lines[6].endswith("1m      +9m  ✗ failed: exit 1: out of disk")
+    assert lines[7].endswith("+1m  ● running")
+    assert kind("ended COMPLETED, exit 0") == ("✓", "COMPLETED")
+    assert kind("changed by ann: nice") == ("·", "muted")
+    assert plain_words("ended COMPLETED, exit 0") == "completed"
+
+
+def test_the_gpus_of_an_ended_job_have_mean_and_maximum() -> None:
+    job = ended(gpus=1, start=NOW - 100)
+    gpu = GpuUse(node="gpu01", index=0, uuid="GPU-1", mem_bytes=80 << 30)
+    curve = CurveRow(
+        node="gpu01", begin=NOW - 100, step_s=10.0, columns={"gpu_util_pct": (0.0, 50.0, None, 100.0)}
+    )
+    lines = [
+        words(line)
+        for line in gpu_page(JobDetail(row=job, gpus=[gpu]), Sources({}, curves=[curve]), width=90)
+    ]
+    text = "\n".join(lines)
+    assert "gpu01:0    GPU-1" in text and "?" not in text
+    assert "last   100%   mean    50%   max   100%" in text
+    assert max(map(len, lines)) <= 90
+    missing = Sources({}, told="gpu01 does not answer")
+    assert "gpu01 does not answer" in words(gpu_page(JobDetail(row=job, gpus=[gpu]), missing, width=90)[-1])
+
+
+async def test_the_details_are_in_two_columns_on_a_wide_terminal(folder: Path) -> None:
+    async with run_app(folder, size=(140, 40)) as ui:
+        await ui.cluster.submit("wide", time_limit_s=600)
+        await ui.shows("● R")
+        await ui.press("enter", "d")
+        await ui.shows("Requested", "Where and when", "Limits and priority")
+        (line,) = [line for line in ui.text().splitlines() if "Requested" in line]
+        assert "Where and when" in line
+        await ui.pilot.resize_terminal(80, 24)
+        await ui.until(
+            lambda: not any("Requested" in each and "Where" in each for each in ui.text().splitlines()),
+            "one column",
+        )
+
+
+async def test_a_failed_job_opens_with_the_cause(folder: Path) -> None:
+    async with run_app(folder, size=(120, 40)) as ui:
+        ui.cluster.ends["short"] = (0.0, 1)
+        await ui.cluster.submit("short")
+        await ui.shows("✗ F")
+        await ui.press("enter")
+        await ui.shows("[Details]", "Why it failed", "cause GPU out of memory", "last lines of the output")
+        await ui.press("l")
+        await ui.shows("[Log]")

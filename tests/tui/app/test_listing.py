@@ -136,9 +136,9 @@ def test_an_action_names_an_array_by_its_number_only_if_it_covers_all_tasks() ->
 def test_idle_gpus_are_highlighted() -> None:
     idle = task(1, 0, gpus=2, gpu_util_pct=0)
     starting = task(2, 1, gpus=2, gpu_util_pct=0)
-    assert JOB_COLUMNS["util"].job(idle, NOW) == ("idle", "warn")
-    assert JOB_COLUMNS["util"].job(starting, NOW - 590).text.strip() == ""
-    assert text(listed({1: idle, 2: task(2, 1, gpus=1, gpu_util_pct=80)}), 0)[8] == "1 idl"
+    assert JOB_COLUMNS["util"].job(idle, NOW) == ("idle 0%", "warn")
+    assert JOB_COLUMNS["util"].job(starting, NOW - 590).text == "0%"
+    assert text(listed({1: idle, 2: task(2, 1, gpus=1, gpu_util_pct=80)}), 0)[9] == "1 idle"
 
 
 @pytest.mark.parametrize("column", SORTED_BY)

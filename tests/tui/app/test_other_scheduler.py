@@ -193,7 +193,7 @@ async def test_no_impossible_action_sends_anything(folder: Path, place: str) -> 
     async with run_app(folder, adapt=slurm, size=(140, 40)) as ui:
         await ui.cluster.submit("runs")
         await ui.cluster.submit("shell", argv=("bash",), pty=PtySize())
-        await ui.shows("● R", "interactive")
+        await ui.shows("● R", "shell")
         if place != "history":
             await open_screen(ui, place)
             asked = answered(ui)
@@ -356,7 +356,7 @@ def test_gpus_of_a_job_without_readings_are_not_shown_as_zero() -> None:
     assert job_row(row, ("util",), now=NOW)[0].text == "n/a"
     assert job_row(row, ("util",), now=NOW - 3590.0)[0].text.strip("·") == ""
     measured = replace(row, gpu_util_pct=0)
-    assert job_row(measured, ("util",), now=NOW)[0].text == "idle"
+    assert job_row(measured, ("util",), now=NOW)[0].text == "idle 0%"
 
 
 def test_idle_gpus_are_not_denied_where_nobody_measures() -> None:

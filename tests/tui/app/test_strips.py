@@ -179,6 +179,16 @@ async def test_a_click_on_a_name_opens_the_screen(folder: Path) -> None:
         await ui.shows("gpu01", "gpu02")
 
 
+async def test_the_job_key_says_what_to_do_without_a_job(folder: Path) -> None:
+    async with run_app(folder) as ui:
+        await ui.press("3")
+        await ui.shows_notification("No job to show. Press 1")
+        await ui.cluster.submit("vit")
+        await ui.shows("● R")
+        await ui.press("3")
+        await ui.shows("[Log]")
+
+
 async def test_unchanged_lines_are_not_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
     app = static_app()
     async with app.run_test(size=(120, 40)) as pilot:
@@ -207,7 +217,6 @@ async def test_a_new_title_repaints_only_the_edge_of_its_frame(monkeypatch: pyte
         app.front.set_head("something [b]else[/b]")  # type: ignore[union-attr]
         height = sum(region.height for region in frame._repaint_regions)
         assert height == 1
-        await pilot.pause()
         strips = app.screen._compositor.render_strips()
         assert "something [b]else[/b]" in strips[2].text
         app.workers.cancel_all()

@@ -53,6 +53,15 @@ def test_a_line_is_shown_while_something_takes_long_and_erased_at_its_end(
     assert signal.getsignal(signal.SIGALRM) is signal.SIG_DFL
 
 
+def test_a_line_appears_at_once_and_shows_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Terminal(monkeypatch) as terminal:
+        monkeypatch.setattr(module, "AGAIN_S", 0.01)
+        percent = iter(range(0, 1_000_000))
+        with progress("waiting ... ", after_s=0.0, more=lambda: f"{next(percent)} %"):
+            assert terminal.until(b"0 %") == b"waiting ... 0 %"
+            assert ERASE_LINE + b"waiting ... 2 %" in terminal.until(b" 2 %")
+
+
 def test_nothing_is_shown_for_what_is_quick(monkeypatch: pytest.MonkeyPatch) -> None:
     with Terminal(monkeypatch) as terminal:
         monkeypatch.setattr(module, "AFTER_S", 60.0)

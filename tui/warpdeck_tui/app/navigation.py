@@ -12,6 +12,8 @@ from warpdeck_tui.screens.queue import QueueScreen
 from warpdeck_tui.screens.shared.deck_screen import DeckScreen
 from warpdeck_tui.widgets.virtual_table import VirtualTable
 
+NO_JOB_YET = "No job to show. Press 1 and move the cursor to a job, then 3"
+
 
 class Start(NamedTuple):
     """The screen to begin with, and the job or node that it shows.
@@ -74,6 +76,8 @@ class Navigator:
         keys = self._deck.front.job_keys if self._deck.front is not None else []
         if key := keys[0] if keys else self._last_job:
             self.open_job(key)
+        else:
+            self._app.notify(NO_JOB_YET, severity="warning")
 
     def open_job(self, key: str, *, pane: str = "", channel: str = "out") -> None:
         self._last_job = key

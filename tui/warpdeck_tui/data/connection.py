@@ -283,6 +283,11 @@ class Core:
         named = Clause(field="name", sign="has", value=name.lower()[:LONGEST_VALUE])
         return (await self.past(FinishedQuery(user=user, clauses=(completed, named)))).jobs
 
+    async def past_named(self, user: str, *, name: str) -> list[JobRow]:
+        """Return the user's ended jobs that contain `name` in their name, the latest first."""
+        named = Clause(field="name", sign="has", value=name.lower()[:LONGEST_VALUE])
+        return (await self.past(FinishedQuery(user=user, clauses=(named,)))).jobs
+
     async def change(self, verb: str, jobs: Sequence[str]) -> Changed:
         """Apply one of ORDERS to the jobs."""
         if verb == "cancel":
@@ -375,18 +380,25 @@ class Core:
                     break
         return b"".join(found)
 
-    async def log_parts(self, job: str, *, channel: str) -> tuple[int, list[tuple[int, bytes]]]:
+    async def log_parts(
+        self,
+        job: str,
+        *,
+        channel: str,
+        whole_bytes: int = WHOLE_LOG_BYTES,
+        most_samples: int = LOG_SAMPLES,
+    ) -> tuple[int, list[tuple[int, bytes]]]:
         """Return the length of a job's output in bytes, and parts of it with their offsets.
 
-        The parts are samples of the beginning, then all of the last `WHOLE_LOG_BYTES` bytes.
+        The parts are samples of the beginning, then all of the last `whole_bytes` bytes.
         """
         async with (
-            self._live().log(job, channel=channel, offset=-WHOLE_LOG_BYTES) as log,
+            self._live().log(job, channel=channel, offset=-whole_bytes) as log,
             contextlib.aclosing(aiter(log)) as chunks,
         ):
             last = b"".join([chunk async for chunk in chunks])
             begin = log.opened.offset
-        samples = LOG_SAMPLES if begin > LOG_SAMPLES * LOG_SAMPLE_BYTES else -(-begin // LOG_SAMPLE_BYTES)
+        samples = min(most_samples, -(-begin // LOG_SAMPLE_BYTES))
         places = [begin * number // samples for number in range(samples)]
         parts = []
         for at_bytes in places:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import msgspec
 from textual import work
 from textual.app import ComposeResult
 from textual.binding import BindingType
+from textual.containers import Container
 from textual.widgets import Static
 
 from warpdeck.base.errors import UserError
@@ -29,6 +30,8 @@ from warpdeck_tui.screens.shared.dialogs import Ask, TextPage
 from warpdeck_tui.screens.shared.frames import Frame
 from warpdeck_tui.screens.shared.key_line import KeyLine
 from warpdeck_tui.screens.shared.node_verbs import NodeVerbs
+from warpdeck_tui.screens.shared.preview import FIRST_COLUMNS
+from warpdeck_tui.screens.shared.row_pane import RowPane
 from warpdeck_tui.screens.shared.tab_line import TabLine
 from warpdeck_tui.table.bindings import bindings
 from warpdeck_tui.user_files.external_editor import edited
@@ -37,74 +40,23 @@ from warpdeck_tui.viewmodels.jobs.queue import Question
 from warpdeck_tui.viewmodels.site import site_tables as tables
 from warpdeck_tui.viewmodels.site.rules import KINDS
 from warpdeck_tui.viewmodels.site.what_if import (
-    COLUMNS,
     EXAMPLE,
     MEANING,
-    NOTHING_YET,
     WhatIf,
     what_if_rows,
     what_if_words,
 )
 from warpdeck_tui.widgets.cells import printable
-from warpdeck_tui.widgets.columns import Column
 from warpdeck_tui.widgets.virtual_table import VirtualTable
 
 from .node_add import NodeAdd
 from .node_page import NodeScreen
 from .reserve import Reserve, reserving
 from .rule import RuleForm
+from .site_tabs import NAMES, TABS, USED_WITH
 
 ASK_S = 5.0
 """Seconds between two refreshes. Only the visible table is requested, and these tables seldom change."""
-
-
-class Tab(NamedTuple):
-    """A table of the site: its title, its columns, its text when empty, and the command that prints it.
-
-    `advice` is added to the text of an empty table if the action `advised` is possible.
-    """
-
-    title: str
-    columns: tuple[Column, ...]
-    empty: str
-    command: str
-    advice: str = ""
-    advised: str = ""
-
-
-TABS = {
-    "partitions": Tab("Partitions", tables.PARTITION_COLUMNS, "No partitions", "partitions"),
-    "reservations": Tab(
-        "Reservations",
-        tables.RESERVATION_COLUMNS,
-        "No reservations",
-        "reservations",
-        "Press n to create one",
-        "new",
-    ),
-    "qos": Tab("QoS", tables.QOS_COLUMNS, "No QoS", "qos", "Press n to create one", "new"),
-    "accounts": Tab(
-        "Shares",
-        tables.ACCOUNT_COLUMNS,
-        "No accounts, so fair share is off",
-        "share",
-        "Press E to edit config.toml",
-        "config",
-    ),
-    "priorities": Tab("Priorities", tables.PRIORITY_COLUMNS, "No pending jobs", "prio"),
-    "drains": Tab("Drains", tables.DRAIN_COLUMNS, "No nodes", "nodes", "Press A to add one", "add"),
-    "events": Tab("Events", tables.EVENT_COLUMNS, "No events", ""),
-    "what-if": Tab("What if", COLUMNS, NOTHING_YET, "simulate --history"),
-}
-NAMES = tuple(TABS)
-FORMS = ("reservations", *KINDS)
-USED_WITH = {
-    "new": FORMS,
-    "change": FORMS,
-    "remove": FORMS,
-    "drain": ("drains",),
-}
-"""Maps actions that apply only to some tables to the names of these tables."""
 
 
 class AdminScreen(NodeVerbs):
@@ -114,6 +66,7 @@ class AdminScreen(NodeVerbs):
     """
 
     place = "admin"
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (FIRST_COLUMNS, "-wide")]  # noqa: RUF012  (as Textual declares it)
     BINDINGS: ClassVar[list[BindingType]] = bindings("admin")
 
     def __init__(self) -> None:
@@ -133,9 +86,11 @@ class AdminScreen(NodeVerbs):
 
     def compose(self) -> ComposeResult:
         yield from self.top()
-        with Frame(is_main=True):
-            yield TabLine()
-            yield VirtualTable(TABS[self._tab].columns, self.deck.palette, empty="", id="site")
+        with Container(id="pair"):
+            with Frame(is_main=True):
+                yield TabLine()
+                yield VirtualTable(TABS[self._tab].columns, self.deck.palette, empty="", id="site")
+            yield RowPane()
         yield Static("", id="told", markup=False)
         yield KeyLine()
 
@@ -245,8 +200,22 @@ class AdminScreen(NodeVerbs):
                 return ""
 
     def _tell(self) -> None:
-        self.query_one("#told", Static).update(self._words())
+        """Show the row under the cursor in full: beside the table, or on a narrow terminal below it."""
+        told, pane = self.query_one("#told", Static), self.query_one(RowPane)
+        is_wide = self.size.width >= FIRST_COLUMNS
+        told.display, pane.display = not is_wide, is_wide
+        if is_wide:
+            key, columns = self.table.cursor_key, TABS[self._tab].columns
+            cells = next((cells for each, cells in self._rows(time.time()) if each == key), ())
+            jobs = self.deck.board.jobs.values()
+            pane.show_row(self._tab, key, columns, cells, words=self._words(), jobs=jobs)
+        else:
+            told.update(self._words(), layout=False)
         self.show_keys()
+
+    def on_resize(self) -> None:
+        if not self.is_left:
+            self._tell()
 
     def on_virtual_table_moved(self) -> None:
         self._tell()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual import events as textual_events
@@ -66,16 +67,17 @@ class JobScreen(ComparingScreen):
     place = "job"
     BINDINGS: ClassVar[list[BindingType]] = bindings("job")
 
-    def __init__(self, key: str, *, pane: str = "", channel: str = "out") -> None:
-        """Create the page of the job `key`.
+    def __init__(self, key: str, *, pane: str = "", channel: str = "out", others: Sequence[str] = ()) -> None:
+        """Create the page of the job `key`. `others` are the jobs with which its metrics are compared.
 
-        `pane` is the pane to open. By default it is the log (`channel` selects which), or for a waiting job
-        the details, which say why it waits.
+        `pane` is the pane to open. By default it is the log (`channel` selects which). For a waiting or a failed
+        job it is the details, because they begin with the reason.
         """
         super().__init__()
         self.key = key
         self._pane = pane
         self._channel = channel
+        self._others = others
         self._detail: JobDetail | None = None
         self._forecast: ForecastRow | None = None
         self._variables: dict[str, str] | None = None
@@ -111,10 +113,11 @@ class JobScreen(ComparingScreen):
         self.every(1.0, self.draw)
         self.every(LOOK_S, self._look_again)
         self.every(FORECAST_S, self.look_ahead)
-        waits = self.row is not None and self.row.state == "PENDING"
-        self._show_pane(self._pane or ("details" if waits else "log"))
+        self._show_pane(self._pane or ("details" if self._needs_explanation else "log"))
         self.look()
         self.look_ahead()
+        for other in self._others:
+            self.query_one(MetricsPane).lay_over(other)
         self._follow_unless_folded()
 
     @property
@@ -137,6 +140,15 @@ class JobScreen(ComparingScreen):
         It has no log, and becomes the array's last task when that starts.
         """
         return self.row is not None and self.row.tasks_pending > 0
+
+    @property
+    def _needs_explanation(self) -> bool:
+        """Whether the details answer the first question about the job: why it waits, or why it failed."""
+        row = self.row
+        if row is None:
+            return False
+        failed = row.end is not None and row.state not in UNSUSPECTED
+        return row.state == "PENDING" or failed
 
     def shown_job(self, key: str) -> JobRow | None:
         return self._detail.row if self._detail and key == self.key else None
@@ -377,6 +389,13 @@ class JobScreen(ComparingScreen):
     def action_take_away(self) -> None:
         if not self.query_one(MetricsPane).take_away():
             self.app.notify("No run to remove. Press + to add one", severity="warning")
+
+    def action_runs(self) -> None:
+        """Open the table of the runs of this array or of this name."""
+        from .runs import open_runs  # The first frame of the page must not wait for it.
+
+        if self.row is not None:
+            self.app.push_screen(open_runs(self.deck, self.row))
 
     def action_details(self) -> None:
         self._show_pane("details")

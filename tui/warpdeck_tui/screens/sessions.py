@@ -10,18 +10,22 @@ from rich.text import Text
 from textual import work
 from textual.app import ComposeResult
 from textual.binding import BindingType
+from textual.containers import Container
 from textual.widgets import Static
 
 from warpdeck.base.errors import UserError
-from warpdeck.protocol.job_rows import ForwardRow
+from warpdeck.protocol.job_rows import ForwardRow, JobRow
 from warpdeck_tui.screens.shared.deck_screen import DeckScreen, paint
 from warpdeck_tui.screens.shared.frames import Frame
 from warpdeck_tui.screens.shared.key_line import KeyLine
+from warpdeck_tui.screens.shared.preview import FIRST_COLUMNS
 from warpdeck_tui.table.bindings import bindings
-from warpdeck_tui.table.palette import for_terminal
+from warpdeck_tui.viewmodels import Cell, Line
+from warpdeck_tui.viewmodels.cells import folded
 from warpdeck_tui.viewmodels.shell.replay import Screen
 from warpdeck_tui.viewmodels.shell.sessions import (
     FORWARD,
+    forward_facts,
     glance_text,
     glance_title,
     in_words,
@@ -75,6 +79,7 @@ class SessionsScreen(DeckScreen):
     """
 
     place = "sessions"
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (FIRST_COLUMNS, "-wide")]  # noqa: RUF012  (as Textual declares it)
     VERTICAL_BREAKPOINTS = [(0, "-low"), (40, "-tall")]  # noqa: RUF012  (as Textual declares it)
     BINDINGS: ClassVar[list[BindingType]] = bindings("sessions")
 
@@ -82,6 +87,7 @@ class SessionsScreen(DeckScreen):
         super().__init__()
         self._forwards: list[ForwardRow] = []
         self._ticks = 0
+        self._drawn = Text()
         self._seen: dict[str, ShownSessions] = {}
         """The screens of the sessions that were looked at, by job key."""
         self._whole: tuple[str, str] = ("", "")
@@ -91,9 +97,11 @@ class SessionsScreen(DeckScreen):
 
     def compose(self) -> ComposeResult:
         yield from self.top()
-        with Frame(is_main=True):
-            yield VirtualTable(COLUMNS, self.deck.palette, empty="", id="sessions")
-        yield Static("", id="glance", markup=False)
+        with Container(id="pair"):
+            with Frame(is_main=True):
+                yield VirtualTable(COLUMNS, self.deck.palette, empty="", id="sessions")
+            with Frame(id="terminal"):
+                yield Static("", id="glance", markup=False)
         yield Static("", id="told", markup=False)
         yield KeyLine()
 
@@ -162,18 +170,42 @@ class SessionsScreen(DeckScreen):
         self._show_glance()
 
     def _show_glance(self) -> None:
-        """Show the last lines of the screen under the cursor, or hide the pane if there is none."""
-        pane = self.query_one("#glance", Static)
+        """Show the last lines of the screen under the cursor.
+
+        If there is none, the pane shows the facts about the session on a wide terminal, and is hidden on a narrow one.
+        """
+        frame, pane = self.query_one("#terminal", Frame), self.query_one("#glance", Static)
         key = self.job_keys[0] if self.job_keys else ""
         seen, row = self._seen.get(key), self.deck.find_job(key) if key else None
-        pane.display = seen is not None and row is not None and row.end is None
-        if seen is not None and row is not None:
-            rows = max(1, (pane.size.height or GLANCE_ROWS) - 1)
-            styles = for_terminal(
-                self.deck.palette, self.app.console.color_system, dark=self.app.current_theme.dark
-            )
-            shown = glance_text(seen.screen.lines(), rows=rows, styles=styles)
-            pane.update(Text("\n", no_wrap=True).join([paint([glance_title(row)], styles), shown]))
+        live = seen if row is not None and row.end is None else None
+        frame.display = live is not None or self.size.width >= FIRST_COLUMNS
+        if not frame.display:
+            return
+        styles = self.styles_now
+        if live is not None and row is not None:
+            rows = max(1, frame.size.height or GLANCE_ROWS)
+            title, drawn = glance_title(row), glance_text(live.screen.lines(), rows=rows, styles=styles)
+        else:
+            title, lines = self._facts(row)
+            width = max(1, frame.size.width)
+            drawn = paint([part for line in lines for part in folded(line, width)], styles)
+        frame.show_title(paint([title], styles))
+        if drawn != self._drawn:
+            self._drawn = drawn
+            pane.update(drawn, layout=False)
+
+    def _facts(self, row: JobRow | None) -> tuple[Line, list[Line]]:
+        """Return the title and the facts about the session or the forward under the cursor."""
+        from warpdeck_tui.viewmodels.jobs.preview import About, gpus_of, preview_lines, preview_title
+
+        forward = self._forward()
+        if forward is not None:
+            return forward_facts(forward, now=time.time())
+        if row is None:
+            return (Cell("Session", "title"),), [(Cell(""), Cell(self._nothing(), "muted"))]
+        about = About(nodes=gpus_of(row, self.deck.board.nodes))
+        width = self.query_one("#terminal").size.width
+        return preview_title(row), preview_lines(row, about, now=time.time(), width=width)
 
     def draw(self) -> None:
         board = self.deck.board

@@ -30,6 +30,7 @@ _KEY_WORDS = {
     "plus": "+",
     "minus": "-",
     "at": "@",
+    "tilde": "~",
     "shift+tab": "S-Tab",
     "tab": "Tab",
     "enter": "Enter",

@@ -121,7 +121,7 @@ class TerminalApp(OpenApp):
         self.lending = False
         """True while the terminal is about to be handed over to a job. Keys wait meanwhile."""
         self.timed = False
-        """Whether the head line shows how long keys take."""
+        """Whether the title of a screen shows how long keys take."""
         self._typed_at: float | None = None
         self._paint_s = 0.0
 

@@ -7,10 +7,13 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import FrameType
 
 AFTER_S = 1.0
 """Time after which a user wonders whether anything happens."""
+AGAIN_S = 0.2
+"""Seconds between two updates of a line that changes."""
 ERASE_LINE = b"\r\x1b[K"
 
 
@@ -19,10 +22,17 @@ class progress:  # noqa: N801 (reads as a statement)
 
     Nothing is shown if standard error is no terminal. Use it in the main thread, around code that prints nothing itself. A
     progress inside another one shows no line of its own.
+
+    `after_s` replaces AFTER_S. `more` returns text that follows the line and changes meanwhile. It is called every
+    AGAIN_S seconds.
     """
 
-    def __init__(self, line: str) -> None:
+    def __init__(
+        self, line: str, *, after_s: float | None = None, more: Callable[[], str] | None = None
+    ) -> None:
         self._line = line.encode()
+        self._after_s = AFTER_S if after_s is None else after_s
+        self._more = more
         self._shown = False
         self._on = False
 
@@ -34,7 +44,9 @@ class progress:  # noqa: N801 (reads as a statement)
         if signal.getsignal(signal.SIGALRM) is signal.SIG_DFL:
             self._on = True
             signal.signal(signal.SIGALRM, self._show)
-            signal.setitimer(signal.ITIMER_REAL, AFTER_S)
+            if not self._after_s:
+                self._show(0, None)
+            signal.setitimer(signal.ITIMER_REAL, self._after_s or AGAIN_S, AGAIN_S if self._more else 0.0)
 
     def __exit__(self, *_: object) -> None:
         if self._on:
@@ -46,5 +58,7 @@ class progress:  # noqa: N801 (reads as a statement)
                 os.write(sys.stderr.fileno(), ERASE_LINE)  # sys.stderr replaces control characters
 
     def _show(self, _: int, __: FrameType | None) -> None:
+        before = ERASE_LINE if self._shown else b""
         self._shown = True
-        os.write(sys.stderr.fileno(), self._line)
+        more = self._more().encode() if self._more is not None else b""
+        os.write(sys.stderr.fileno(), before + self._line + more)

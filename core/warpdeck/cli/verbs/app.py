@@ -121,11 +121,13 @@ def _demo(args: Namespace) -> int:
     home = tempfile.mkdtemp(prefix="warpdeck-demo-")
     os.environ["WARPDECK_HOME"] = home
     os.environ.pop(ENGINE_VARIABLE, None)  # The demo simulates our own scheduler.
-    with open(os.path.join(home, "controller.log"), "wb") as log:
+    path = os.path.join(home, "controller.log")
+    with open(path, "wb") as log:
         argv = [sys.executable, "-m", "warpdeck.sim.demo", "--home", home, "--remove"]
         child = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True)
     try:
-        with progress("starting a simulated cluster with two hours of history ..."):
+        line = "starting a simulated cluster with two hours of history ... "
+        with progress(line, after_s=0.0, more=lambda: _percentage(path)):
             app = _entry()
             wait_for_start(default_paths(), child)
         return int(app.start(app_options(args), everybody=True))
@@ -134,6 +136,16 @@ def _demo(args: Namespace) -> int:
         child.stdin.close()
         child.wait()
         shutil.rmtree(home, ignore_errors=True)
+
+
+def _percentage(path: str) -> str:
+    """Return the last percentage that the demo's controller has printed, such as "40 %", or ""."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            lines = [line.strip() for line in file if line.endswith(" %\n")]
+    except OSError:
+        return ""
+    return lines[-1] if lines else ""
 
 
 APP = Verb(

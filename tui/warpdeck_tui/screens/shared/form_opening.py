@@ -65,7 +65,7 @@ class FormOpening:
         try:
             for row in (await self._jobs())[:1]:
                 return await self.of_job(str(row.id), anew=True)
-        # There is no connection, as the head line says. The user can fill in a form nevertheless.
+        # There is no connection, as the line at the top says. The user can fill in a form nevertheless.
         except UserError:
             pass
         return Sheet({"folder": os.getcwd()})

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -27,6 +27,7 @@ from warpdeck_tui.viewmodels.jobs.job_columns import DEFAULT_COLUMNS, columns_of
 from warpdeck_tui.viewmodels.jobs.order import SORTED_BY, Order, rank
 from warpdeck_tui.viewmodels.jobs.queue import array_in_full, in_full, targets
 from warpdeck_tui.viewmodels.jobs.verbs import JOB_VERBS, fits
+from warpdeck_tui.widgets.columns import Column
 from warpdeck_tui.widgets.rows import RowSource
 from warpdeck_tui.widgets.virtual_table import VirtualTable
 
@@ -119,6 +120,10 @@ class JobListScreen(DeckScreen):
         """The columns by which the table can be sorted."""
         return SORTED_BY
 
+    def table_columns(self, *, beside: bool) -> Sequence[Column]:
+        """Return the columns of the table. `beside` means that the preview is shown."""
+        return columns_of(self.columns, beside=beside)
+
     @abstractmethod
     def rows(self, *, now: float) -> RowSource:
         """Return the rows of the table as they are now."""
@@ -156,7 +161,7 @@ class JobListScreen(DeckScreen):
         if pane.display == shown and told.display != shown:
             return
         pane.display, told.display = shown, not shown
-        self.table.use_columns(columns_of(self.columns, beside=shown))
+        self.table.use_columns(self.table_columns(beside=shown))
         if not shown:
             pane.stop()
         self._tell()
@@ -277,7 +282,7 @@ class JobListScreen(DeckScreen):
     def use_columns(self, names: tuple[str, ...]) -> None:
         """Show these columns, also below a dialog."""
         self.columns = names
-        self.table.use_columns(columns_of(names, beside=self.query_one(Preview).display))
+        self.table.use_columns(self.table_columns(beside=self.query_one(Preview).display))
         self.table.update(self.rows(now=time.time()))
         self.tick()
 
@@ -304,6 +309,16 @@ class JobListScreen(DeckScreen):
         """Set the filter as if the user had typed and confirmed it."""
         self.query_one(FilterLine).value = text
         self.on_input_submitted()
+
+    def action_runs(self) -> None:
+        """Open the table of the runs of the array under the cursor, or of the jobs with the name of that job."""
+        from warpdeck_tui.screens.runs import open_runs  # The first frame must not wait for it.
+
+        key = self.table.cursor_key
+        array = self.array(key)
+        row = array.head if array is not None else self.shown_job(key)
+        if row is not None:
+            self.app.push_screen(open_runs(self.deck, row))
 
     def action_everybody(self) -> None:
         self.deck.everybody = not self.deck.everybody

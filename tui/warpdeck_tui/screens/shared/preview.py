@@ -17,7 +17,7 @@ from textual.widgets import Static
 from warpdeck.base.errors import UserError
 from warpdeck.protocol.job_rows import JobRow
 from warpdeck_tui.deck import Deck
-from warpdeck_tui.viewmodels import Line
+from warpdeck_tui.viewmodels import Cell, Line
 from warpdeck_tui.viewmodels.cells import folded
 from warpdeck_tui.viewmodels.jobs.arrays import Fold
 
@@ -175,8 +175,8 @@ class Preview(Frame):
         width, height = self.size
         if about is None or not width:
             return
-        title: Line = ()
-        lines: list[Line] = []
+        title: Line = (Cell("Preview", "title"),)
+        lines: list[Line] = [(Cell(""), Cell("No job under the cursor", "muted"))]
         has_log = False
         if array is not None:
             title, lines = view.array_title(array), view.array_lines(array, now=now, width=width)

@@ -6,6 +6,7 @@ PLACES = {
     "node": "Node",
     "job": "Job",
     "history": "History",
+    "runs": "Runs",
     "sessions": "Sessions",
     "admin": "Site",
     "app": "Global",
@@ -34,6 +35,7 @@ PLACES = {
 MEETINGS = (
     ("queue", "list", "moves", "app"),
     ("history", "list", "moves", "app"),
+    ("runs", "list", "moves", "app"),
     ("sessions", "list", "moves", "app"),
     ("admin", "list", "moves", "app"),
     ("nodes", "grid", "moves", "app"),

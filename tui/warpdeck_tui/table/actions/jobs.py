@@ -55,6 +55,14 @@ JOB_ACTIONS = (
         "job", "lay_over", "plus", "Compare runs", "plot the curve of another job over this one", "Add run"
     ),
     Action("job", "take_away", "minus", "Remove run", "remove the run that was added last"),
+    Action(
+        "job",
+        "runs",
+        "B",
+        "Runs",
+        "parameters and metrics of the array's tasks, or of the jobs of this name",
+        "Runs",
+    ),
     Action("job", "details", "d", "Details", "all properties of the job, and its script"),
     Action("job", "gpus", "p", "GPUs", "the job's GPUs"),
     Action("job", "code", "s", "Code", "the code snapshot that the job runs"),
@@ -168,6 +176,14 @@ JOB_ACTIONS = (
     Action(
         "history", "export", "E", "Export", "write the listed jobs to a CSV, JSON or Markdown file", "Export"
     ),
+    Action(
+        "history",
+        "runs",
+        "B",
+        "Runs",
+        "parameters and metrics of the array's tasks, or of the jobs of this name",
+        "Runs",
+    ),
     Action("history", "requeue", "R", "Requeue", "put the job back into the queue", "Requeue", CHANGES),
     Action("history", "copy", "y", "Copy ID", "copy the job ID to the clipboard"),
     Action(
@@ -179,4 +195,22 @@ JOB_ACTIONS = (
     ),
     Action("history", "mark", "space", "Mark", "mark the row; actions then apply to all marked rows"),
     Action("history", "clear", "escape", "Back", "clear the marks, then the filter, then back to the queue"),
+    Action(
+        "runs",
+        "filter",
+        "slash",
+        "Filter",
+        "by text, lr=0.1, loss<0.4, state:F, !text",
+        "Filter",
+    ),
+    Action(
+        "runs", "sort", "s", "Sort", "sort by the next column; a click on a column title also sorts", "Sort"
+    ),
+    Action("runs", "reverse", "S", "Reverse", "reverse the sort order; needs a sort column", "Reverse"),
+    Action("runs", "mark", "space", "Mark", "mark the row; actions then apply to all marked rows", "Mark"),
+    Action("runs", "curves", "m", "Curves", "plot the metrics of the marked runs over each other", "Curves"),
+    Action("runs", "log", "l", "Log", "open the job's page at its log", "Log"),
+    Action("runs", "cancel", "c", "Cancel", "cancel the job", "Cancel", CHANGES),
+    Action("runs", "copy", "y", "Copy ID", "copy the job ID to the clipboard"),
+    Action("runs", "clear", "escape", "Back", "clear the marks, then the filter, then back", "Back"),
 )

@@ -32,7 +32,7 @@ SCREEN_ACTIONS = (
         CHANGES,
     ),
     Action(
-        "app", "timing", "ctrl+t", "Key latency", "show in the header how long the last key took to be drawn"
+        "app", "timing", "ctrl+t", "Key latency", "show in the title how long the last key took to be drawn"
     ),
     Action(
         "app",
@@ -118,6 +118,13 @@ SCREEN_ACTIONS = (
         "Tasks",
     ),
     Action("queue", "preview", "p", "Preview", "show or hide the preview of the job beside the list"),
+    Action(
+        "queue",
+        "runs",
+        "B",
+        "Runs",
+        "parameters and metrics of the array's tasks, or of the jobs of this name",
+    ),
     Action("queue", "columns", "C", "Columns", "choose the columns and their order"),
     Action(
         "queue", "next_view", "w", "Next view", "switch to the next saved view, then back to the default view"

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from typing import NamedTuple
 
 from warpdeck.protocol.job_rows import JobDetail, JobEvent, JobRow
 from warpdeck_tui.viewmodels.cells import GLYPHS, Cell, Line, age, glyph
 from warpdeck_tui.widgets.cells import printable
-from warpdeck_tui.widgets.glyphs import THICK
+from warpdeck_tui.widgets.glyphs import THICK, THIN
 
 DAY_S = 86_400.0
 WORTH_TELLING_S = 1.0
 """Shorter times between two events are not shown."""
 DOT = "·"
+LEAST_WIDTH, TITLE_COLUMNS = 40, 12
+MAX_STEPS = 20
+"""Largest number of steps that have a bar, the first ones."""
 _KINDS = (
     (re.compile(r"submitted|released"), "◌", "PENDING"),
     (re.compile(r"running|allocated|resumed|started"), "●", "RUNNING"),
@@ -41,7 +44,7 @@ def events(detail: JobDetail, *, now: float, width: int) -> list[Line]:
     """Return the lines of the pane: the phases of the job, then its events, the oldest first."""
     if not detail.events:
         return [(Cell("No events are recorded for this job", "muted"),)]
-    lines = phases(detail.row, now=now, width=width)
+    lines = phases(detail, now=now, width=width)
     lines += [()] * bool(lines)
     lines.append((Cell(f"{'WHEN':<17}{'AGO':>7}  {'AFTER':>7}  WHAT", "header"),))
     before: JobEvent | None = None
@@ -95,35 +98,43 @@ def plain_words(text: str) -> str:
     return printable(state if found[1] == "COMPLETED" and found[2] == "exit 0" else f"{state}: {found[2]}")
 
 
-def phases(row: JobRow, *, now: float, width: int) -> list[Line]:
-    """Return one bar for the time that the job waited and one for the time that it ran, on one axis."""
+class _Span(NamedTuple):
+    """A time span on the axis of the job, in seconds after its submission."""
+
+    title: str
+    begin: float
+    seconds: float
+    style: str
+
+
+def phases(detail: JobDetail, *, now: float, width: int) -> list[Line]:
+    """Return a bar for the time that the job waited, one for the time that it ran, and one for each step."""
+    row = detail.row
     until = now if row.end is None else row.end
-    spans: list[tuple[str, float, str]] = []
-    if row.submit:
-        spans.append(("waited", max(0.0, (row.start or until) - row.submit), "PENDING"))
-    if row.start is not None:
-        spans.append(("ran", max(0.0, until - row.start), row.state))
-    total = sum(seconds for _, seconds, _ in spans)
-    if not total or width < 30:
+    if not row.submit or until <= row.submit or width < LEAST_WIDTH:
         return []
-    return _bars(spans, total, width)
-
-
-def _bars(spans: Sequence[tuple[str, float, str]], total: float, width: int) -> list[Line]:
-    room, begin = max(10, width - 18), 0.0
-    lines: list[Line] = []
-    for title, seconds, style in spans:
-        at = round(room * begin / total)
-        length = max(1, round(room * (begin + seconds) / total) - at)
-        begin += seconds
-        at = min(at, room - 1)
-        lines.append(
-            (
-                Cell(f"{title:>7} ", "muted"),
-                Cell(f"{age(seconds):>7}  "),
-                Cell("─" * at, "track"),
-                Cell(THICK * min(length, room - at), style),
-                Cell("─" * max(0, room - at - length), "track"),
+    begin = row.start or until
+    spans = [_Span("waited", 0.0, begin - row.submit, "PENDING")]
+    if row.start is not None:
+        spans.append(_Span("ran", begin - row.submit, until - begin, row.state))
+        for step in detail.steps[:MAX_STEPS]:
+            length = max(0.0, (step.end or until) - step.start)
+            spans.append(
+                _Span(f"step {step.id.partition('.')[2]}", step.start - row.submit, length, step.state)
             )
-        )
-    return lines
+    return [_bar(span, until - row.submit, width) for span in spans]
+
+
+def _bar(span: _Span, total: float, width: int) -> Line:
+    room = width - TITLE_COLUMNS - 11
+    at = min(room - 1, max(0, round(room * span.begin / total)))
+    length = min(room - at, round(room * span.seconds / total)) or (
+        1 if span.seconds >= WORTH_TELLING_S else 0
+    )
+    return (
+        Cell(f"{printable(span.title)[:TITLE_COLUMNS]:>{TITLE_COLUMNS}} ", "muted"),
+        Cell(f"{age(span.seconds):>7}  "),
+        Cell(THIN * at, "track"),
+        Cell(THICK * length, span.style),
+        Cell(THIN * max(0, room - at - length), "track"),
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -14,12 +15,15 @@ from warpdeck_tui.viewmodels.nodes.node_page import resampled
 from warpdeck_tui.widgets.cells import fit, printable
 from warpdeck_tui.widgets.glyphs import UNKNOWN
 from warpdeck_tui.widgets.meter import sparkline
+from warpdeck_tui.widgets.plot import Curve, Frame, plot
 
 NAME_WIDTH = 10
 BAR_NARROW, BAR_WIDE = 8, 16
 WIDE_FROM = 110
 SPARK_MIN, SPARK_MAX = 12, 90
-HEIGHT_ROWS = 3
+PLOT_ROWS = 5
+AXIS_WIDTH = 12
+STYLES_OF_UNITS = {"%": "RUNNING", "B": "SUSPENDED", "W": "PENDING", "°C": "PENDING"}
 COLUMNS = (
     ("GPU use", "gpu_util_pct", "%"),
     ("GPU memory", "gpu_mem_bytes", "B"),
@@ -53,7 +57,7 @@ def gpu_page(detail: JobDetail, sources: Sources, *, width: int) -> list[Line]:
     else:
         lines = _gpus(detail, sources, width)
     if sources.curves:
-        lines += [(), *_over_time(row, sources.curves, width)]
+        lines += [(), *_over_time(detail, sources.curves, width)]
     elif sources.told and row.start is not None:
         lines += [(), (Cell(sources.told, "muted"),)]
     return lines
@@ -168,36 +172,52 @@ def _processes(gpu: GpuUse, reading: GpuRow | None, row: JobRow) -> list[Line]:
     ]
 
 
-def _over_time(row: JobRow, curves: Sequence[CurveRow], width: int) -> list[Line]:
+def _over_time(detail: JobDetail, curves: Sequence[CurveRow], width: int) -> list[Line]:
     """Return the curves of each node with their last value, mean and maximum."""
-    own = [curve for curve in curves if curve.gpu is None]
-    room = max(SPARK_MIN, min(SPARK_MAX, width - 44))
-    last = "LAST" if row.end is not None else "NOW"
+    last = "last" if detail.row.end is not None else "now"
     lines: list[Line] = []
-    for curve in own:
-        title = f"Over the time of the job{f' on {curve.node}' if curve.node else ''}"
-        head = f"{'':<{room + 13}}{last:>8} {'MEAN':>8} {'MAX':>8}"
-        lines += [()] * bool(lines)
-        lines.append((Cell(title, "title"),))
-        lines.append((Cell(head, "header"),))
-        lines += [line for each in COLUMNS if (line := _curve(each, curve, room)) is not None]
+    for each in curves:
+        if each.gpu is None:
+            title = f"Over the time of the job{f' on {each.node}' if each.node else ''}"
+            lines += [()] * bool(lines)
+            lines.append((Cell(title, "title"),))
+            room = sum(gpu.mem_bytes for gpu in detail.gpus if gpu.node == each.node)
+            tops = {"gpu_util_pct": 100.0, "gpu_mem_bytes": float(room)}
+            for column in COLUMNS:
+                lines += _curve(column, each, tops.get(column[1], 0.0), (width - AXIS_WIDTH - 1, last))
     return lines
 
 
-def _curve(column: tuple[str, str, str], curve: CurveRow, room: int) -> Line | None:
-    title, name, unit = column
+def _curve(column: tuple[str, str, str], curve: CurveRow, top: float, look: tuple[int, str]) -> list[Line]:
+    """Return the figures and the plot of one column, or no lines if it has no values.
+
+    `top` is the value at the upper end, or 0 for the largest one. `look` is the width of the plot, and the word for
+    the last value.
+    """
+    (title, name, unit), (room, last) = column, look
     points = curve.columns.get(name, ())
     numbers = [point for point in points if point is not None]
-    if not numbers or (not any(numbers) and not name.startswith("gpu")):
-        return None
-    most = 100.0 if name == "gpu_util_pct" else max(numbers) or 1.0
-    shares = [None if point is None else 100 * point / most for point in resampled(points, room)]
-    figures = (numbers[-1], sum(numbers) / len(numbers), max(numbers))
-    return (
-        Cell(f"{title:<12} ", "muted"),
-        Cell(sparkline(shares, room).replace(UNKNOWN, " "), "RUNNING"),
-        Cell("".join(f"{_figure(number, unit):>9}" for number in figures)[1:]),
+    if len(numbers) < 2 or (not any(numbers) and not name.startswith("gpu")) or room < SPARK_MIN:
+        return []
+    mean, most = sum(numbers) / len(numbers), max(numbers)
+    figures = (
+        f"{last} {_figure(numbers[-1], unit):>6}",
+        f"mean {_figure(mean, unit):>6}",
+        f"max {_figure(most, unit):>6}",
     )
+    top = top or most or 1.0
+    ys = [math.nan if point is None else min(point, top) for point in points]
+    frame = Frame(0.0, max(1.0, len(points) - 1.0), 0.0, top)
+    drawn = plot([Curve(range(len(points)), ys)], frame, width=room, height=PLOT_ROWS)
+    labels = {0: _figure(top, unit), PLOT_ROWS - 1: "0"}
+    style = STYLES_OF_UNITS[unit]
+    return [
+        (Cell(f"{title:<{AXIS_WIDTH + 1}}", "accent"), Cell("   ".join(figures))),
+        *(
+            (Cell(f"{labels.get(at, ''):>{AXIS_WIDTH}} ", "muted"), Cell(row.text, style))
+            for at, row in enumerate(drawn)
+        ),
+    ]
 
 
 def _figure(number: float, unit: str) -> str:

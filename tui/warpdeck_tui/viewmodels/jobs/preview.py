@@ -140,7 +140,7 @@ def _gpus(row: JobRow, nodes: Sequence[OfNode], width: int) -> list[Line]:
     if not row.gpus:
         return []
     count = sum(len(each.gpus) for each in nodes)
-    if not count:
+    if all(gpu.util_pct is None for each in nodes for gpu in each.gpus):
         if row.gpu_util_pct is None:
             return [fact("GPUs", "no readings", "muted")]
         return [(*fact("GPUs", ""), *_bar(row.gpu_util_pct, width), Cell(f" {row.gpu_util_pct:>3}%"))]

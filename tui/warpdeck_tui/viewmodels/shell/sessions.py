@@ -11,7 +11,7 @@ from rich.text import Text
 from warpdeck.notation.values.durations import format_duration
 from warpdeck.protocol.job_rows import ForwardRow, JobRow
 from warpdeck_tui.table.palette import Palette
-from warpdeck_tui.viewmodels.cells import Cell, Line, age, glyph, plural
+from warpdeck_tui.viewmodels.cells import Cell, Line, age, fact, glyph, plural
 from warpdeck_tui.widgets.cells import printable
 from warpdeck_tui.widgets.log.ansi import themed
 
@@ -64,6 +64,19 @@ def leads_to(row: ForwardRow) -> str:
     """Return the target of a forward, and whether it is in use."""
     used = plural(row.connections, "connection") if row.connections else "unused"
     return f"{used}, to {row.port} on {row.node}"
+
+
+def forward_facts(row: ForwardRow, *, now: float) -> tuple[Line, list[Line]]:
+    """Return the title and the facts about a forwarded port."""
+    facts = [
+        fact("url", url(row)),
+        fact("leads to", leads_to(row)),
+        fact("job", row.job),
+        fact("user", printable(row.user)),
+        fact("open", f"for {age(now - row.since)}, {plural(row.connections, 'connection')}"),
+    ]
+    title = (Cell(f"port {row.local_port}", "accent"), Cell(f" {printable(row.purpose)}", "title"))
+    return title, facts
 
 
 def glance_title(row: JobRow) -> Line:

@@ -49,7 +49,7 @@ class Tab(NamedTuple):
 TABS = (
     Tab("show_queue", "Queue", ("queue",)),
     Tab("show_nodes", "GPUs", ("nodes", "node")),
-    Tab("show_job", "Job", ("job",)),
+    Tab("show_job", "Job", ("job", "runs")),
     Tab("show_history", "History", ("history",)),
     Tab("show_sessions", "Sessions", ("sessions",)),
     Tab("show_admin", "Site", ("admin",)),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 import zlib
 from collections.abc import Callable
@@ -63,6 +64,29 @@ class Failure(NamedTuple):
     error: UserError
 
 
+class Turns:
+    """The questions that are due, in the order in which they became due. Times are seconds of a monotonic clock.
+
+    The requests of those that are first are kept free. Otherwise, questions with few requests would always be faster.
+    """
+
+    def __init__(self) -> None:
+        self._due: dict[Question, tuple[float, float]] = {}
+        """The time since when each is due, and the time at which it was asked last."""
+
+    def ahead_of(self, question: Question, *, is_due: bool, now: float) -> int:
+        """Return the requests of the questions that come before this one."""
+        self._due = {each: at for each, at in self._due.items() if now - at[1] < MINUTE_S}
+        since = math.inf
+        if is_due:
+            since, _ = self._due.get(question, (now, now))
+            self._due[question] = since, now
+        return sum(COMMANDS[each].rpcs for each, (first, _) in self._due.items() if first < since)
+
+    def has_begun(self, question: Question) -> None:
+        self._due.pop(question, None)
+
+
 class SiteAnswers:
     """The answers to all questions. `monotonic` returns seconds of a clock that never jumps."""
 
@@ -79,6 +103,7 @@ class SiteAnswers:
         self._kept: dict[Question, Kept] = {}
         self._failed: dict[Question, Failure] = {}
         self._running: dict[Question, asyncio.Task[None]] = {}
+        self._turns = Turns()
         self._one_at_a_time = asyncio.Lock()
         self._looked: float | None = None
         """Time of the last question of a user who looks at the cluster."""
@@ -99,6 +124,11 @@ class SiteAnswers:
         if running is not None and not self._is_newer(question, asked):
             await asyncio.wait({running}, timeout=WAIT_S)
         return self._found(question, asked, now)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a command runs now."""
+        return bool(self._running)
 
     async def close(self) -> None:
         """End the commands that run."""
@@ -184,7 +214,8 @@ class SiteAnswers:
         is_usual = self._is_usual_time(question, now)
         if not is_usual and not is_early:
             return False
-        rpcs = COMMANDS[question].rpcs + (len(POLICY) if is_policy_old else 0)
+        ahead = self._turns.ahead_of(question, is_due=is_usual, now=now)
+        rpcs = COMMANDS[question].rpcs + (len(POLICY) if is_policy_old else 0) + ahead
         rpcs += 0 if is_usual else RESERVED_RPCS
         return self._allowance.wait_s(rpcs, looking=self._is_looking(now), now=now) <= 0
 
@@ -210,6 +241,7 @@ class SiteAnswers:
         return max((kept.took_s for kept in self._kept.values()), default=0.0)
 
     def _start(self, question: Question) -> None:
+        self._turns.has_begun(question)
         task = asyncio.create_task(self._run(question))
         self._running[question] = task
         task.add_done_callback(lambda _: self._running.pop(question, None))

@@ -1,0 +1,80 @@
+"""The panes beside the tables of the site and beside the list of sessions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.tui.app.app_pilot import AppPilot, run_app
+from tests.tui.static_cluster import jobs
+from tests.tui.static_site import NOW
+
+from warpdeck_tui.screens.shared.row_pane import RowPane
+from warpdeck_tui.viewmodels import Cell, Line
+from warpdeck_tui.viewmodels.site.row_details import MOST_JOBS, job_lines, jobs_of, row_details
+from warpdeck_tui.widgets.columns import Column
+
+COLUMNS = (Column("NAME", 8), Column("LIMIT", 8), Column("", 3), Column("EMPTY", 3))
+
+
+def text(lines: list[Line]) -> list[str]:
+    return ["".join(cell.text for cell in line) for line in lines]
+
+
+def test_a_row_is_shown_with_one_fact_per_line() -> None:
+    cells = (Cell("gpu\x1b[2J"), Cell(" 1:00 "), Cell("x"), Cell(" "))
+    assert text(row_details(COLUMNS, cells, words="a sentence\nanother one")) == [
+        " name  gpu\N{REPLACEMENT CHARACTER}[2J",
+        "limit  1:00",
+        "",
+        "a sentence",
+        "another one",
+    ]
+    assert row_details(COLUMNS, ()) == []
+
+
+def test_the_jobs_of_a_row_are_those_that_it_limits_or_holds() -> None:
+    def labels(table: str, key: str) -> set[str]:
+        found = jobs_of(table, key, jobs())
+        assert found is not None
+        return {row.label for row in found if row.end is None}
+
+    assert "101" in labels("partitions", "gpu") and not labels("partitions", "short")
+    assert labels("drains", "gpu02") == {"101"}
+    assert labels("accounts", "nlp ") == {row.label for row in jobs() if row.account == "nlp" and not row.end}
+    assert labels("accounts", "nlp alice") < labels("accounts", "nlp ")
+    assert labels("priorities", "130") == {"130"}
+    assert jobs_of("reservations", "class", jobs()) is None
+
+
+def test_only_the_first_jobs_are_listed() -> None:
+    row = jobs()[0]
+    assert text(job_lines([], now=NOW))[-1] == "no jobs now"
+    assert text(job_lines([row] * (MOST_JOBS + 5), now=NOW))[-1] == "and 5 more"
+
+
+async def test_the_row_under_the_cursor_is_shown_beside_the_table(folder: Path) -> None:
+    async with run_app(folder, size=(160, 40)) as ui:
+        await ui.cluster.submit("vit")
+        await ui.shows("● R")
+        await ui.press("6")
+        await ui.shows("partition  main", "1 running, 0 pending", "vit")
+        await pane_is_drawn_once(ui)
+        await ui.pilot.resize_terminal(100, 30)
+        await ui.hides("1 running, 0 pending")
+
+
+async def pane_is_drawn_once(ui: AppPilot) -> None:
+    pane = ui.app.screen.query_one(RowPane)
+    await ui.settle()
+    drawn = pane._drawn
+    for _ in range(3):
+        ui.app.refresher.redraw()
+    assert pane._drawn is drawn
+
+
+async def test_a_wide_terminal_shows_facts_about_a_session_without_a_screen(folder: Path) -> None:
+    async with run_app(folder, size=(160, 40)) as ui:
+        await ui.press("5")
+        await ui.shows("No sessions. Press i to open a shell")
+        await ui.cluster.submit_shell()
+        await ui.shows("shell", "● R", "1 shell")

@@ -1,0 +1,1 @@
+"""The table of runs: jobs with their parameters and metrics as columns."""
