@@ -12,15 +12,9 @@ from warpdeck.protocol.job_rows import JobRow
 from warpdeck.protocol.node_rows import NodeRow
 from warpdeck.protocol.results import Delta
 from warpdeck.protocol.site_rows import EngineRow
+from warpdeck_tui.viewmodels.site.totals import Quota
 
 from .cluster_totals import ClusterNow
-
-
-class Quota(NamedTuple):
-    """The user's GPUs in use, and the limit of GPUs that is nearest to being reached."""
-
-    used: int
-    most: int
 
 
 class Site(NamedTuple):

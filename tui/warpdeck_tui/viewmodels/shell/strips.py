@@ -13,10 +13,9 @@ from rich.cells import cell_len
 
 from warpdeck.notation.values.memory_sizes import format_memory
 from warpdeck.protocol.job_rows import JobRow
-from warpdeck_tui.data.client_state import Quota
-from warpdeck_tui.data.cluster_totals import Totals
 from warpdeck_tui.viewmodels.cells import Cell, Line, thin_bar
 from warpdeck_tui.viewmodels.jobs.queue import is_idle
+from warpdeck_tui.viewmodels.site.totals import Quota, Totals
 from warpdeck_tui.widgets.cells import printable, shortened
 from warpdeck_tui.widgets.meter import sparkline
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from warpdeck.protocol.site_rows import QosRow, ShareRow, UseRow
-from warpdeck_tui.data.client_state import Quota
+from warpdeck_tui.viewmodels.site.totals import Quota
 
 GPU_NAMES = ("gpu", "gres/gpu")
 """Names of GPUs among the resources that are limited: ours and Slurm's."""
