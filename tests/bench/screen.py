@@ -1,4 +1,4 @@
-"""Measure the time from the start of the app to the first row of the queue in its terminal."""
+"""Measure the start of the app, its keys, and its CPU time when idle, in a terminal."""
 
 from __future__ import annotations
 
@@ -12,12 +12,17 @@ import termios
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from threading import Thread
 
 from .jobs import console_script
-from .rig import Rig
+from .rig import Rig, cpu_percent
 from .table import Line, Measured, Table
 
 FIRST_PAINT = Line("app: exec to the first row of the queue", "ms", budget=500)
+IDLE_CPU = Line("app, idle, one job in the queue, CPU of one core", "%", budget=1)
+IDLE_S, SETTLE_S = 60.0, 8.0
+"""Seconds of the measurement, and seconds before it in which the app loads the rest of its modules."""
 MARK = "wdfirstrow"
 """Name of the only job in the queue. The row is painted when the terminal receives this name."""
 PROMPT = Line("app: key `i` to the shell's prompt, agent over SSH", "ms", budget=300)
@@ -32,6 +37,29 @@ def first_paint(rig: Rig) -> Measured:
     found = [_paint(rig) for _ in range(RUNS + 1)]
     rig.client.call("cancel", jobs=[str(job)])
     return Measured(found[1:])
+
+
+def idle_cpu(rig: Rig) -> Measured:
+    """Measure the CPU of the app while nothing changes on the screen."""
+    job = rig.submit("#!/bin/sh\ntrue\n", name=MARK, hold=True)
+    with forked_app(console_script(), rig.home.environ) as (guard, terminal):
+        _read_until(terminal, MARK.encode())
+        [app] = Path(f"/proc/{guard}/task/{guard}/children").read_text().split()
+        _drain(terminal, for_s=SETTLE_S)
+        reader = Thread(target=_drain, args=(terminal,), kwargs={"for_s": IDLE_S})
+        reader.start()
+        found = cpu_percent(int(app), over_s=IDLE_S)
+        reader.join()
+    rig.client.call("cancel", jobs=[str(job)])
+    return Measured([found])
+
+
+def _drain(terminal: int, *, for_s: float) -> None:
+    """Read the output of the app, as a terminal does."""
+    until = time.monotonic() + for_s
+    while (left := until - time.monotonic()) > 0:
+        if select.select([terminal], [], [], left)[0]:
+            os.read(terminal, 65536)
 
 
 def shell_prompt(rig: Rig) -> Measured:
@@ -92,3 +120,4 @@ def _read_until(terminal: int, mark: bytes) -> None:
 
 def measure(table: Table, rig: Rig) -> None:
     table.add(FIRST_PAINT, first_paint(rig))
+    table.add(IDLE_CPU, idle_cpu(rig))

@@ -33,9 +33,9 @@ from warpdeck_tui.user_files.themes import (
 from .terminal.terminal_app import TerminalApp
 
 FALLBACK_THEME = "deck-dark"
-LOOK_S = 1.0
-"""Seconds between two checks of the theme files, so that a theme's author sees changes at once. A check reads
-the status of a folder and of a few files.
+LOOK_S = 3.0
+"""Seconds between two checks of the theme files, so that a theme's author sees changes soon. A check reads
+the status of a folder and of a few files, in a thread, which costs an idle app more than anything else.
 """
 MAX_NAME_BYTES = 200
 OWN_PREFIX = "deck-"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.tui.app.app_pilot import AppPilot, run_app
 from textual import events
@@ -11,6 +13,12 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
+from warpdeck.protocol.job_rows import JobRow
+from warpdeck.protocol.node_rows import GpuRow, NodeRow
+from warpdeck.protocol.results import Delta
+from warpdeck_tui.app.refresher import Refresher
+from warpdeck_tui.app.updates import has_readings_only
+from warpdeck_tui.data.client_state import ClientState
 from warpdeck_tui.screens.shared.deck_screen import DeckScreen
 from warpdeck_tui.terminal.terminal_app import LIVE, LOW_BANDWIDTH, UNWATCHED
 from warpdeck_tui.widgets.cell_grid import CellGrid
@@ -192,3 +200,45 @@ async def test_ascii_mode_draws_only_ascii(folder: Path, name: str) -> None:
         await ui.press(*SCREENS[name])
         await ui.until(lambda: ui.text().isascii(), "only ASCII")
         assert all(len(line) == 140 for line in ui.text().splitlines())
+
+
+def test_only_measurements_are_drawn_with_the_next_clock() -> None:
+    board = ClientState()
+    gpu = GpuRow(index=0, uuid="GPU-1", name="H100", type="h100", mem_bytes=80 << 30, job="1", util_pct=5)
+    node = NodeRow(name="gpu01", state="mixed", jobs=["1"], gpus=[gpu], cpu_pct=3.0)
+    job = JobRow(id=1, label="1", array_job_id=1, state="RUNNING", gpu_util_pct=5)
+    first = Delta(jobs=[job], nodes=[node], ready=True)
+    assert not has_readings_only(first, board)
+    board.restart()
+    board.apply(first)
+    busy = msgspec.structs.replace(job, gpu_util_pct=90, gpu_mem_bytes=1 << 30)
+    hot = msgspec.structs.replace(node, gpus=[msgspec.structs.replace(gpu, util_pct=90)], cpu_pct=50.0)
+    assert has_readings_only(Delta(jobs=[busy], nodes=[hot]), board)
+    for news in (
+        Delta(jobs=[msgspec.structs.replace(job, state="COMPLETED")]),
+        Delta(jobs=[msgspec.structs.replace(job, id=2)]),
+        Delta(nodes=[msgspec.structs.replace(node, state="down")]),
+        Delta(nodes=[msgspec.structs.replace(node, gpus=[msgspec.structs.replace(gpu, job="")])]),
+        Delta(gone_jobs=[1]),
+        Delta(gone_nodes=["gpu01"]),
+    ):
+        assert not has_readings_only(news, board)
+
+
+def test_news_are_drawn_before_a_planned_redraw_of_readings() -> None:
+    drawn: list[str] = []
+    plans: list[tuple[float, Callable[[], None]]] = []
+    refresher = Refresher(
+        lambda: drawn.append("now"), set_timer=lambda s, call: plans.append((s, call)), least_s=lambda: 0.0
+    )
+    refresher.redraw()
+    refresher.redraw_later(within_s=60.0)
+    assert drawn == ["now"] and len(plans) == 1 and plans[0][0] > 59
+    refresher.redraw_later(within_s=60.0)
+    assert len(plans) == 1
+    refresher.redraw_later()
+    while len(drawn) < 2:  # drawing takes a moment, and at most a share of a core
+        plans[-1][1]()
+    assert not refresher.is_planned
+    plans[0][1]()
+    assert len(drawn) == 2, "the timer of the first plan draws nothing"

@@ -15,7 +15,6 @@ from warpdeck.protocol.node_rows import GpuRow, NodeRow
 from warpdeck.protocol.results import Delta
 from warpdeck.protocol.site_rows import QosRow, ShareRow, UseRow
 from warpdeck_tui.data.client_state import ClientState
-from warpdeck_tui.data.cluster_totals import POINT_S, POINTS, ClusterNow, Trend
 from warpdeck_tui.screens.shared.frames import Frame
 from warpdeck_tui.screens.shared.strips import ClusterStrip, TabStrip
 from warpdeck_tui.viewmodels.shell.strips import (
@@ -26,8 +25,8 @@ from warpdeck_tui.viewmodels.shell.strips import (
     idle_gpus,
     tab_line,
 )
-from warpdeck_tui.viewmodels.site.quota import quota
-from warpdeck_tui.viewmodels.site.totals import Quota, Totals
+from warpdeck_tui.viewmodels.site.cluster_totals import POINT_S, POINTS, ClusterNow, Totals, Trend
+from warpdeck_tui.viewmodels.site.quota import Quota, quota
 
 KEYS = {tab.action: str(number) for number, tab in enumerate(TABS, 1)}
 BUSY = ClusterFacts(
@@ -198,7 +197,7 @@ async def test_unchanged_lines_are_not_drawn_again(monkeypatch: pytest.MonkeyPat
         app.refresher.redraw()
         drawn: list[object] = []
         for kind in (TabStrip, ClusterStrip):
-            monkeypatch.setattr(app.screen.query_one(kind), "update", drawn.append)
+            monkeypatch.setattr(app.screen.query_one(kind), "update", lambda line, **_: drawn.append(line))
         for _ in range(3):
             app.refresher.redraw()
         assert not drawn
@@ -211,7 +210,7 @@ async def test_unchanged_lines_are_not_drawn_again(monkeypatch: pytest.MonkeyPat
 async def test_a_new_title_repaints_only_the_edge_of_its_frame(monkeypatch: pytest.MonkeyPatch) -> None:
     app = static_app()
     async with app.run_test(size=(120, 40)) as pilot:
-        while not app.board.ready:
+        while not app.board.ready or app.refresher.is_planned:
             await pilot.pause()
         await pilot.pause()
         frame = app.screen.query_one(".main", Frame)

@@ -5,12 +5,43 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+import msgspec
+
+from warpdeck.protocol.job_rows import JobRow
+from warpdeck.protocol.node_rows import NodeRow
 from warpdeck.protocol.results import Delta, Welcome
 from warpdeck.protocol.site_rows import EngineRow
 from warpdeck_tui.data.client_state import ClientState
 
 from .desktop_notifications import DesktopNotifications
 from .refresher import Refresher
+
+READINGS_S = 1.0
+"""Seconds after which new readings, such as the utilization of a GPU, are drawn. Clocks are redrawn as often."""
+
+
+def has_readings_only(delta: Delta, board: ClientState) -> bool:
+    """Return whether only measurements differ from the client state, so that nobody waits for the redraw."""
+    if not board.ready or delta.ready or delta.gone_jobs or delta.gone_nodes:
+        return False
+    return all(_is_reading(board.jobs.get(row.id), row) for row in delta.jobs) and all(
+        _state_of(board.nodes.get(node.name)) == _state_of(node) for node in delta.nodes
+    )
+
+
+def _is_reading(before: JobRow | None, row: JobRow) -> bool:
+    if before is None:
+        return False
+    again = msgspec.structs.replace(before, gpu_util_pct=row.gpu_util_pct, gpu_mem_bytes=row.gpu_mem_bytes)
+    return again == row
+
+
+def _state_of(node: NodeRow | None) -> object:
+    """Return the facts of a node that are no measurements."""
+    if node is None:
+        return None
+    held = [(gpu.index, gpu.job) for gpu in node.gpus]
+    return node.state, node.reason, node.jobs, node.cpus_used, node.health, node.owner, held
 
 
 class Updates:
@@ -55,7 +86,7 @@ class Updates:
 
     def looked(self, engine: EngineRow) -> None:
         self._board.use_engine(engine)
-        self._refresher.redraw_later()
+        self._refresher.redraw_later(within_s=READINGS_S)
 
     def went_away(self, words: str) -> None:
         self._board.away = words

@@ -12,9 +12,8 @@ from warpdeck.protocol.job_rows import JobRow
 from warpdeck.protocol.node_rows import NodeRow
 from warpdeck.protocol.results import Delta
 from warpdeck.protocol.site_rows import EngineRow
-from warpdeck_tui.viewmodels.site.totals import Quota
-
-from .cluster_totals import ClusterNow
+from warpdeck_tui.viewmodels.site.cluster_totals import ClusterNow
+from warpdeck_tui.viewmodels.site.quota import Quota
 
 
 class Site(NamedTuple):

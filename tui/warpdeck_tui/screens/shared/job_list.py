@@ -37,6 +37,8 @@ from .key_line import KeyLine
 from .preview import FIRST_COLUMNS, Preview
 
 TICK_S = 1.0
+RECENT_S = 0.9
+"""Age in seconds up to which drawn times are recent enough."""
 MOST_MARKED = 1_000
 """Largest number of rows that can be marked at once. Each key processes all marks, and nobody reads a longer
 list before confirming.
@@ -59,6 +61,7 @@ class JobListScreen(DeckScreen):
     def __init__(self) -> None:
         super().__init__()
         self.filter_text = ""
+        self._drawn_at = 0.0
         self.order = Order()
         self.columns: tuple[str, ...] = self.first_columns
         self.has_preview = True
@@ -111,7 +114,7 @@ class JobListScreen(DeckScreen):
 
     def arrive(self) -> None:
         self.query_one(FilterLine).display = False
-        self.every(TICK_S, self.tick)
+        self.every(TICK_S, self._on_clock)
         self.table.focus()
         self.draw()
 
@@ -213,10 +216,16 @@ class JobListScreen(DeckScreen):
             return False
         return True
 
+    def _on_clock(self) -> None:
+        """Draw the rows again, unless an update has drawn them a moment ago."""
+        if time.monotonic() - self._drawn_at >= RECENT_S:
+            self.tick()
+
     def tick(self) -> None:
         """Draw the rows again. Between two changes only the times of visible rows differ."""
         if self.deck.front is not self:
             return
+        self._drawn_at = time.monotonic()
         rows = self.rows(now=time.time())
         if len(rows):
             self.table.update(rows)
@@ -312,13 +321,11 @@ class JobListScreen(DeckScreen):
 
     def action_runs(self) -> None:
         """Open the table of the runs of the array under the cursor, or of the jobs with the name of that job."""
-        from warpdeck_tui.screens.runs import open_runs  # The first frame must not wait for it.
-
         key = self.table.cursor_key
         array = self.array(key)
         row = array.head if array is not None else self.shown_job(key)
         if row is not None:
-            self.app.push_screen(open_runs(self.deck, row))
+            self.deck.navigation.open_runs(row)
 
     def action_everybody(self) -> None:
         self.deck.everybody = not self.deck.everybody

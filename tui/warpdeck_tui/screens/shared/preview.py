@@ -41,11 +41,18 @@ FIRST_COLUMNS = 120
 """Least width of the screen at which there is space for the pane."""
 
 
+class _Facts(Static):
+    """The facts about the job, which are drawn every second."""
+
+    auto_links = False
+    """Otherwise Textual would go through all characters for links at each drawing."""
+
+
 class Preview(Frame):
     """The pane. It shows nothing while it is hidden."""
 
     def __init__(self) -> None:
-        super().__init__(Static("", id="facts", markup=False), id="preview")
+        super().__init__(_Facts("", id="facts", markup=False), id="preview")
         self._row: JobRow | None = None
         self._array: Fold | None = None
         self._looked_at = ("", "")

@@ -62,7 +62,8 @@ class Strip(Static):
         if drawn != self._drawn:
             self._drawn = drawn
             color_system, dark = self.app.console.color_system, self.app.current_theme.dark
-            self.update(StripLine(parts, for_terminal(deck.palette, color_system, dark=dark)))
+            line = StripLine(parts, for_terminal(deck.palette, color_system, dark=dark))
+            self.update(line, layout=False)  # it always takes one line
 
 
 class TabStrip(Strip):

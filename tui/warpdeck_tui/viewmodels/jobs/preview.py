@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from warpdeck.notation.values.durations import format_duration
@@ -20,7 +21,7 @@ from warpdeck_tui.widgets.meter import sparkline
 from .arrays import Fold
 from .order import rank
 from .queue import full_name, how_ended, ran_s, used_of_limit
-from .readings import Part, readings
+from .readings import Part, Readings, readings
 
 MOST_GPUS = 8
 """Largest number of GPUs with a line each. A larger job has a line for each node."""
@@ -176,12 +177,18 @@ def _mean(values: Iterable[int | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
+@lru_cache(maxsize=1)
+def _metrics(tail: bytes) -> Readings:
+    """Return the metrics in the output. The preview is drawn every second, but the output seldom changes as often."""
+    return readings([Part(0, tail)], size_bytes=len(tail), begin=0.0, end=1.0)
+
+
 def metric_lines(tail: bytes, width: int) -> list[Line]:
     """Return the last values of the most important metrics in the output, with their recent course.
 
     Values that do not change, such as a constant learning rate, are left out.
     """
-    found = readings([Part(0, tail)], size_bytes=len(tail), begin=0.0, end=1.0) if tail else {}
+    found = _metrics(tail) if tail else {}
     lines: list[Line] = []
     for name, points in found.items():
         values = [point.value for point in points]

@@ -15,7 +15,8 @@ from warpdeck.notation.values.memory_sizes import format_memory
 from warpdeck.protocol.job_rows import JobRow
 from warpdeck_tui.viewmodels.cells import Cell, Line, thin_bar
 from warpdeck_tui.viewmodels.jobs.queue import is_idle
-from warpdeck_tui.viewmodels.site.totals import Quota, Totals
+from warpdeck_tui.viewmodels.site.cluster_totals import Totals
+from warpdeck_tui.viewmodels.site.quota import Quota
 from warpdeck_tui.widgets.cells import printable, shortened
 from warpdeck_tui.widgets.meter import sparkline
 
