@@ -62,8 +62,11 @@ class Navigation(Protocol):
     def show_queue(self) -> None:
         """Close all screens above the queue."""
 
-    def open_job(self, key: str, *, pane: str = "", channel: str = "out") -> None:
-        """Open the page of the job with this id."""
+    def open_job(self, key: str, *, pane: str = "", channel: str = "out", others: Sequence[str] = ()) -> None:
+        """Open the page of the job with this id. Its metrics are compared with those of `others`."""
+
+    def open_runs(self, row: JobRow) -> None:
+        """Open the table of the runs that belong to this job."""
 
     def point_at(self, key: str) -> bool:
         """Move the cursor of the screen in front to the job with this id.

@@ -36,7 +36,7 @@ def gateway_over(slurm: RealSlurm, folder: Path) -> Iterator[Home]:
     """Yield a user's home with a gateway, in a folder that the nodes see."""
     shared = folder / "shared"
     home = Home(folder / "home", WARPDECK_ENGINE="slurm", **slurm.wrappers(folder / "bin"))
-    home.path.mkdir()
+    home.path.mkdir(mode=0o700)
     (home.path / "config.toml").write_text(f'[slurm]\nfolder = "{shared}"\n')
     home.ok("up")
     yield home

@@ -148,5 +148,5 @@ async def test_a_node_is_drained_with_a_hostile_reason(rig: Rig) -> None:
         with pytest.raises(UserError) as unknown:
             await nodes.drain(rig.admin, ask.NodeDrain(name=name, reason="x"))
         assert unknown.value.code == "not_found"
-    with pytest.raises(UserError, match="belongs to"):
+    with pytest.raises(UserError, match="acts for its own user only"):
         await nodes.drain(rig.other, ask.NodeDrain(name=NODE, reason="x"))

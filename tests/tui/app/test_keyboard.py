@@ -39,7 +39,6 @@ OPENERS = {
     "filter": ("/", FilterLine),
     "palette": (":", Input),
     "save a view": ("W", Input),
-    "columns": ("C", Input),
     "new job": ("n", Input),
     "drain a node": ("2d", Input),
     "add a node": ("2A", Input),
@@ -67,6 +66,15 @@ async def test_keys_typed_after_the_opening_key_go_into_the_input_line(folder: P
             lambda: line.value.endswith(LETTERS_WITH_ACTIONS), f"all of it in the line, not {line.value!r}"
         )
         assert ui.app.is_running and len(ui.cluster.controller.state.jobs) == 1
+
+
+async def test_keys_typed_after_the_opening_key_go_into_the_list_of_columns(folder: Path) -> None:
+    async with run_app(folder) as ui:
+        await ui.shows("No jobs", "USER")
+        burst(ui, "Cjjj ")
+        await ui.shows("▌  USER")
+        await ui.press("escape")
+        await ui.hides("▌  USER")
 
 
 async def test_a_log_search_may_be_typed_ahead(folder: Path) -> None:

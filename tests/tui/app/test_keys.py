@@ -32,7 +32,7 @@ async def submit_jobs(ui: AppPilot) -> None:
     await ui.cluster.submit("over")
     await ui.shows("✓ CD")
     await ui.cluster.submit_shell()
-    await ui.shows("interactive")
+    await ui.shows("shell", "gpu01  interact")
 
 
 @pytest.mark.parametrize("place", PLACE_KEYS)

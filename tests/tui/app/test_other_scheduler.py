@@ -27,6 +27,7 @@ from warpdeck_tui.viewmodels.job_page.gpus import Sources, gpu_page
 from warpdeck_tui.viewmodels.jobs.environment import environment_lines
 from warpdeck_tui.viewmodels.jobs.job_columns import job_row
 from warpdeck_tui.viewmodels.nodes.gpu_map import MapContext, all_unmeasured, gpu_cell, legend
+from warpdeck_tui.viewmodels.nodes.node_charts import NodeCurves
 from warpdeck_tui.viewmodels.nodes.node_page import Missing, page
 from warpdeck_tui.viewmodels.nodes.nodes import gpu_detail, node_lines
 from warpdeck_tui.viewmodels.shell.scheduler_line import scheduler_lines
@@ -331,7 +332,7 @@ def test_the_page_of_a_node_says_what_is_not_measured() -> None:
     bare = GpuRow(index=0, uuid="", name="a100", type="a100", mem_bytes=0)
     node = NodeRow(name="n1", state="idle", gpus=[bare, replace(bare, index=1)], at=NOW)
     missing = Missing(curves="Slurm has no curves", checks="Slurm has no health checks")
-    lines = texts(page(node, [], span=0, told="", width=80, missing=missing))
+    lines = texts(page(node, NodeCurves(), span=0, told="", width=80, missing=missing))
     assert "   health Slurm has no health checks" in lines and "   charts Slurm has no curves" in lines
     assert lines[-2:] == ["GPU 0        job free   no readings", "GPU 1        job free   no readings"]
     assert not [line for line in lines if "NVLink" in line or "last 10 minutes" in line or "%" in line[:20]]

@@ -14,8 +14,7 @@ from tests.tui.static_site import NOW
 from warpdeck.protocol.node_rows import GpuRow, NodeRow
 from warpdeck.protocol.results import Delta
 from warpdeck.protocol.site_rows import QosRow, ShareRow, UseRow
-from warpdeck_tui.data.client_state import ClientState, Quota
-from warpdeck_tui.data.cluster_totals import POINT_S, POINTS, ClusterNow, Totals, Trend
+from warpdeck_tui.data.client_state import ClientState
 from warpdeck_tui.screens.shared.frames import Frame
 from warpdeck_tui.screens.shared.strips import ClusterStrip, TabStrip
 from warpdeck_tui.viewmodels.shell.strips import (
@@ -26,7 +25,8 @@ from warpdeck_tui.viewmodels.shell.strips import (
     idle_gpus,
     tab_line,
 )
-from warpdeck_tui.viewmodels.site.quota import quota
+from warpdeck_tui.viewmodels.site.cluster_totals import POINT_S, POINTS, ClusterNow, Totals, Trend
+from warpdeck_tui.viewmodels.site.quota import Quota, quota
 
 KEYS = {tab.action: str(number) for number, tab in enumerate(TABS, 1)}
 BUSY = ClusterFacts(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from textual.app import App
 
+from warpdeck.protocol.job_rows import JobRow
 from warpdeck_tui import screens
 from warpdeck_tui.deck import Deck
 from warpdeck_tui.screens.queue import QueueScreen
@@ -79,9 +81,14 @@ class Navigator:
         else:
             self._app.notify(NO_JOB_YET, severity="warning")
 
-    def open_job(self, key: str, *, pane: str = "", channel: str = "out") -> None:
+    def open_job(self, key: str, *, pane: str = "", channel: str = "out", others: Sequence[str] = ()) -> None:
         self._last_job = key
-        self._app.push_screen(screens.JobScreen(key, pane=pane, channel=channel))
+        self._app.push_screen(screens.JobScreen(key, pane=pane, channel=channel, others=others))
+
+    def open_runs(self, row: JobRow) -> None:
+        from warpdeck_tui.screens.runs import open_runs  # The first frame must not wait for it.
+
+        self._app.push_screen(open_runs(self._deck, row))
 
     def point_at(self, key: str) -> bool:
         """Move the cursor of the screen in front to the job with this id.

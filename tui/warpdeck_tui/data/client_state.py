@@ -12,15 +12,8 @@ from warpdeck.protocol.job_rows import JobRow
 from warpdeck.protocol.node_rows import NodeRow
 from warpdeck.protocol.results import Delta
 from warpdeck.protocol.site_rows import EngineRow
-
-from .cluster_totals import ClusterNow
-
-
-class Quota(NamedTuple):
-    """The user's GPUs in use, and the limit of GPUs that is nearest to being reached."""
-
-    used: int
-    most: int
+from warpdeck_tui.viewmodels.site.cluster_totals import ClusterNow
+from warpdeck_tui.viewmodels.site.quota import Quota
 
 
 class Site(NamedTuple):

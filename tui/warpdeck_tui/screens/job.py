@@ -392,10 +392,8 @@ class JobScreen(ComparingScreen):
 
     def action_runs(self) -> None:
         """Open the table of the runs of this array or of this name."""
-        from .runs import open_runs  # The first frame of the page must not wait for it.
-
         if self.row is not None:
-            self.app.push_screen(open_runs(self.deck, self.row))
+            self.deck.navigation.open_runs(self.row)
 
     def action_details(self) -> None:
         self._show_pane("details")

@@ -150,11 +150,9 @@ class RunsScreen(JobListScreen):
 
     def action_curves(self) -> None:
         """Open the metrics of the run under the cursor, with the curves of the marked runs."""
-        from .job import JobScreen  # The queue imports this module, and must not wait for the page of a job.
-
         keys = self.job_keys
         if keys:
-            self.app.push_screen(JobScreen(keys[0], pane="metrics", others=tuple(keys[1:MAX_CURVES])))
+            self.deck.navigation.open_job(keys[0], pane="metrics", others=tuple(keys[1:MAX_CURVES]))
 
     def action_clear(self) -> None:
         if self.filter_text or self.table.marked:

@@ -21,6 +21,7 @@ from warpdeck.cli.arguments import (
 from warpdeck.cli.shared.forecast import ahead_in_words, print_forecast
 from warpdeck.cli.verb import Verb, request
 from warpdeck.client.code import store_of, tree_now
+from warpdeck.client.outages import LOOK_S, OutageNotes
 from warpdeck.notation.values.durations import format_duration
 from warpdeck.protocol.usage_text import gpu_name, origin, used_in_words
 from warpdeck_agent.client.lines import write_all
@@ -30,6 +31,7 @@ from .queue import where
 
 if TYPE_CHECKING:
     from argparse import Namespace
+    from collections.abc import Callable
 
     from warpdeck.client.blocking_client import SyncClient
 
@@ -153,24 +155,60 @@ def _print_why(found: dict[str, Any], _: Namespace) -> None:
 
 
 def _logs(client: SyncClient, args: Namespace) -> int:
-    offset = 0 if args.tail is None else -max(1, args.tail)
-    fields = {"job": args.job, "channel": "err" if args.stderr else "out", "offset": offset}
-    text = bytearray()
+    """Print a log. A log that is followed goes on where it was after the daemon was killed and has come back."""
     opened: dict[str, Any] = {}
-    for word, value in client.stream("log", follow=args.follow, node=args.node, **fields):
-        if word == "progress":
-            print_note(value)
-        elif word == "ok":
-            opened = value
-        elif word == "data" and args.json:
-            text += value
-        elif word == "data":
-            write_all(sys.stdout.fileno(), value)
-        elif word == "end" and value["error"]:
-            raise UserError(value["error"], f"check the path with `warpdeck show {args.job}`, then try again")
+    text = bytearray()
+
+    def write(data: bytes) -> None:
+        if args.json:
+            text.extend(data)
+        else:
+            write_all(sys.stdout.fileno(), data)
+
+    reading = _LogReading(args, write, opened)
+    if args.follow:
+        client.repeat(lambda: reading.read(client))
+    else:
+        reading.read(client)
     if args.json:
         print_json({**opened, "text": text.decode("utf-8", "replace")})
     return 0
+
+
+class _LogReading:
+    """Reads a log, and remembers the position in it. `opened` gets the first answer."""
+
+    def __init__(self, args: Namespace, write: Callable[[bytes], None], opened: dict[str, Any]) -> None:
+        self._args = args
+        self._write = write
+        self._opened = opened
+        self._at = 0 if args.tail is None else -max(1, args.tail)
+        self._outages = OutageNotes(lambda line: print_note(f"warpdeck: {line}"))
+
+    def read(self, client: SyncClient) -> None:
+        """Read from the position on to the end. Raises UserError."""
+        args = self._args
+        channel = "err" if args.stderr else "out"
+        number = client.begin(
+            "log", job=args.job, channel=channel, offset=self._at, follow=args.follow, node=args.node
+        )
+        while True:
+            for word, value in client.events(number, timeout_s=LOOK_S):
+                if word == "progress":
+                    print_note(value)
+                elif word == "ok":
+                    self._at = value["offset"]
+                    self._opened.update({**value, **self._opened})
+                elif word == "data":
+                    self._write(value)
+                    self._at += len(value)
+                elif word == "end":
+                    if value["error"]:
+                        raise UserError(
+                            value["error"], f"check the path with `warpdeck show {args.job}`, then try again"
+                        )
+                    return
+            self._outages.look(client)
 
 
 def _check_snapshot(args: Namespace) -> None:

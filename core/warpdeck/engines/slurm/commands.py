@@ -46,6 +46,10 @@ ADVICE = (
     # The first, because a refused connection to munge's socket is also "Connection refused".
     ("munge", "munge does not run on this machine; ask an administrator to start it"),
     ("Unable to contact slurm controller", "slurmctld is down or unreachable; warpdeck asks again by itself"),
+    (
+        "Resource temporarily unavailable",
+        "slurmctld has ended while it answered; warpdeck asks again by itself",
+    ),
     ("Socket timed out", "slurmctld is overloaded or slow; warpdeck asks again by itself"),
     ("Connection refused", "slurmctld is not running on its host; warpdeck asks again by itself"),
     (

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import grp
 import io
 import json
+import os
 import re
 import time
 from collections.abc import Iterator
@@ -12,6 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.support.agent import USER
 from tests.support.home import Home, temporary_home
 from tests.support.waiting import eventually
 
@@ -22,6 +25,8 @@ from warpdeck.slurm.runtime.commands import run as run_command
 from warpdeck.slurm.scontrol.job_keys import KEYS
 from warpdeck.slurm.scontrol.keywords import KEYWORDS
 
+UID, GID = os.geteuid(), os.getegid()
+GROUP = grp.getgrgid(GID).gr_name
 SITE = """
 [scheduler]
 default_partition = "gpu"
@@ -74,7 +79,7 @@ def test_a_waiting_job_is_shown_with_the_lines_of_slurm(home: Home) -> None:
     code, out, err = scontrol(home, "show", "job", "1")
     assert (code, err) == (0, "")
     assert out.startswith(
-        "JobId=1 JobName=begin\n   UserId=root(0) GroupId=root(0) MCS_label=N/A\n   Priority="
+        f"JobId=1 JobName=begin\n   UserId={USER}({UID}) GroupId={GROUP}({GID}) MCS_label=N/A\n   Priority="
     )
     assert out.endswith("   StdIn=/dev/null\n   StdOut=" + fields(out)["StdOut"] + "\n   Power=\n   \n\n")
     job_fields = fields(out)
@@ -95,7 +100,7 @@ def test_an_array_is_one_job_and_one_line_with_oneliner(home: Home) -> None:
     code, out, _ = scontrol(home, "-o", "show", "job", "2")
     assert code == 0 and out.count("\n") == 1
     assert out.startswith(
-        "JobId=2 ArrayJobId=2 ArrayTaskId=1-5%2 ArrayTaskThrottle=2 JobName=arr UserId=root(0) "
+        f"JobId=2 ArrayJobId=2 ArrayTaskId=1-5%2 ArrayTaskThrottle=2 JobName=arr UserId={USER}({UID}) "
     )
     assert out.endswith(" Power= \n")
     assert fields(out)["TimeLimit"] == "1-00:00:00"
@@ -226,7 +231,7 @@ def test_a_running_job_can_be_extended_suspended_and_requeued(home: Home) -> Non
     assert scontrol(home, "hold", job) == (0, "", "")
     assert scontrol(home, "notify", job, "hello", "you")[0] == 0
     code, out, _ = scontrol(home, "show", "step", job)
-    assert code == 0 and out.startswith(f"StepId={job}.batch UserId=0 StartTime=")
+    assert code == 0 and out.startswith(f"StepId={job}.batch UserId={UID} StartTime=")
     assert scontrol(home, "suspend", job)[0] == 0
     assert "JobState=SUSPENDED" in scontrol(home, "show", "job", job)[1]
     assert scontrol(home, "resume", job)[0] == 0

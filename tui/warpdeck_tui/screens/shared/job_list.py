@@ -321,13 +321,11 @@ class JobListScreen(DeckScreen):
 
     def action_runs(self) -> None:
         """Open the table of the runs of the array under the cursor, or of the jobs with the name of that job."""
-        from warpdeck_tui.screens.runs import open_runs  # The first frame must not wait for it.
-
         key = self.table.cursor_key
         array = self.array(key)
         row = array.head if array is not None else self.shown_job(key)
         if row is not None:
-            self.app.push_screen(open_runs(self.deck, row))
+            self.deck.navigation.open_runs(row)
 
     def action_everybody(self) -> None:
         self.deck.everybody = not self.deck.everybody

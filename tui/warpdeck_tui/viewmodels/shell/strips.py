@@ -13,10 +13,10 @@ from rich.cells import cell_len
 
 from warpdeck.notation.values.memory_sizes import format_memory
 from warpdeck.protocol.job_rows import JobRow
-from warpdeck_tui.data.client_state import Quota
-from warpdeck_tui.data.cluster_totals import Totals
 from warpdeck_tui.viewmodels.cells import Cell, Line, thin_bar
 from warpdeck_tui.viewmodels.jobs.queue import is_idle
+from warpdeck_tui.viewmodels.site.cluster_totals import Totals
+from warpdeck_tui.viewmodels.site.quota import Quota
 from warpdeck_tui.widgets.cells import printable, shortened
 from warpdeck_tui.widgets.meter import sparkline
 
@@ -27,7 +27,7 @@ SHOW_NODES = "app.show_nodes"
 MOST_NAMES = 4
 """Largest number of users that are listed with their idle GPUs."""
 LONGEST_NAME = 16
-FULL_PCT = 100.0
+FULL_PCT, LEAST_PCT = 100.0, 0.1
 
 
 class Part(NamedTuple):
@@ -212,9 +212,14 @@ def _util(facts: ClusterFacts, *, wide: bool) -> Choices:
     title, number = Cell("util " if facts.totals.gpus else "load ", "muted"), Cell(f"{util:.0f}%")
     choices: Choices = []
     for width in (30, 12, 8, 5) if wide else (12, 8, 5):
-        points = [*([None] * width), *facts.trend][-width:]
+        points = [*([None] * width), *(_visible(point) for point in facts.trend)][-width:]
         choices.append((title, Cell(f"{sparkline(points, width)} ", "accent"), number))
     return [*choices, (title, number), ()]
+
+
+def _visible(percent: float | None) -> float | None:
+    """Return a percentage that a sparkline shows also if it is 0, because a blank would look like a gap."""
+    return None if percent is None else max(percent, LEAST_PCT)
 
 
 def _idle(idle: Mapping[str, int]) -> Choices:

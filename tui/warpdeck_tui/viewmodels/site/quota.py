@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from warpdeck.protocol.site_rows import QosRow, ShareRow, UseRow
-from warpdeck_tui.data.client_state import Quota
 
 GPU_NAMES = ("gpu", "gres/gpu")
 """Names of GPUs among the resources that are limited: ours and Slurm's."""
 Limits = Mapping[str, Mapping[str, int] | int]
+
+
+class Quota(NamedTuple):
+    """The user's GPUs in use, and the limit of GPUs that is nearest to being reached."""
+
+    used: int
+    most: int
 
 
 def quota(

@@ -41,6 +41,11 @@ class LogFile:
         self._in_thread = threading.Lock()
         """Is held while a thread uses the descriptor. A cancelled reader leaves its thread running."""
 
+    @property
+    def was_found(self) -> bool:
+        """Whether there was a file at the path."""
+        return self._opened is not None
+
     async def size(self) -> int:
         """Open the file and return its present size. Raises OSError."""
         return await asyncio.to_thread(self._size)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from warpdeck.base.background_task import cancel
 from warpdeck.base.errors import UserError
+from warpdeck.engines.slurm.reading.job_table import NOT_BEGUN
 from warpdeck.model import ExitStatus, Job
 from warpdeck.ports.engine_streams import ByteSink, StreamEnd
 from warpdeck.protocol.results import LogOpened
@@ -53,7 +54,7 @@ class LogStream:
             size = await self._file.size()
         except FileNotFoundError as error:
             if request.ended is None:
-                raise missing(request) from error
+                raise missing(request, request.exit) from error
             size = 0
         except OSError as error:
             raise unreadable(request, error) from error
@@ -91,7 +92,11 @@ class LogStream:
         end = asyncio.ensure_future(self._request.ended())
         try:
             await self._follow(end)
-            return StreamEnd(exit=(await end).exit)
+            job = await end
+            if not self._file.was_found and job.is_finished:
+                error = missing(self._request, job.exit)
+                return StreamEnd(error.message, exit=job.exit)
+            return StreamEnd(exit=job.exit)
         finally:
             end.cancel()
 
@@ -132,8 +137,13 @@ async def settled(path: str) -> None:
         await file.close()
 
 
-def missing(request: LogRequest) -> UserError:
-    """Return the error for a file that does not exist on this machine."""
+def missing(request: LogRequest, status: ExitStatus | None) -> UserError:
+    """Return the error for a file that does not exist on this machine. `status` is the end of the job."""
+    if status is not None and status.message == NOT_BEGUN:
+        return UserError(
+            f"job {request.label} has no log: {NOT_BEGUN} ({request.path})",
+            "create the folder and check its permissions, or give another file with --output",
+        )
     return UserError(
         f"cannot read the log of job {request.label}: {request.path} does not exist on this machine",
         f"it was removed or renamed, or only {request.node or 'the node of the job'} has this folder",

@@ -102,6 +102,9 @@ _CAUSES = {
     JobState.BOOT_FAIL: "launch_failed",
 }
 """State in which a job ended -> the cause in its exit status."""
+_NOT_BEGUN_SIGNAL = 53
+"""slurmd reports this signal for a job whose script it could not start."""
+NOT_BEGUN = "slurmd could not write its output file or enter its folder"
 MAX_BYTES = 2**60
 MAX_GPUS = 100_000
 """Number of GPUs up to which those of a job are counted. Slurm shows refused requests with any number."""
@@ -304,11 +307,14 @@ def _statuses(allocation: Allocation, state: JobState, fields: Mapping[str, str]
 def exit_status(text: str, state: JobState) -> ExitStatus:
     """Return the exit status. squeue prints the status of wait(2) as a number, and sacct CODE:SIGNAL."""
     code, _, signal = text.partition(":")
-    cause = _CAUSES.get(state, "")
     if signal.isdigit() and code.isdigit():
-        return ExitStatus(code=int(code), signal=int(signal), cause=cause)
-    status = _number(text)
-    return ExitStatus(code=status >> 8, signal=status & 0x7F, cause=cause)
+        number, killed_by = int(code), int(signal)
+    else:
+        status = _number(text)
+        number, killed_by = status >> 8, status & 0x7F
+    if state is JobState.FAILED and killed_by == _NOT_BEGUN_SIGNAL:
+        return ExitStatus(code=number, signal=killed_by, cause="launch_failed", message=NOT_BEGUN)
+    return ExitStatus(code=number, signal=killed_by, cause=_CAUSES.get(state, ""))
 
 
 def _number(text: str) -> int:
