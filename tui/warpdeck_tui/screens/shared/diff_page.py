@@ -10,13 +10,12 @@ from bisect import bisect_left, bisect_right
 from typing import ClassVar, cast
 
 from rich.segment import Segment
-from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
+from textual.content import Content
 from textual.screen import ModalScreen
-from textual.widgets import Static
 
 from warpdeck_tui.deck import Deck
 from warpdeck_tui.table.bindings import bindings
@@ -97,7 +96,9 @@ class DiffView(ScrolledLines):
 
     def _show_prompt(self) -> None:
         open_text = self._prompt.text
-        self.border_subtitle = Text("" if open_text is None else f"{self._prompt.sign}{open_text}")
+        self.border_subtitle = Content(
+            "" if open_text is None else f"{self._prompt.sign}{printable(open_text)}"
+        )
 
     def on_key(self, event: events.Key) -> None:
         """Pass keys to the prompt while it is open."""
@@ -149,8 +150,9 @@ class DiffPage(Arrives[None], ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         with Vertical(id="diffs"):
-            yield Static(printable(self._title), classes="title", markup=False)
-            yield DiffView(self._parsed, self._labels, cast(Deck, self.app).palette)
+            view = DiffView(self._parsed, self._labels, cast(Deck, self.app).palette)
+            view.border_title = Content(printable(self._title))
+            yield view
             yield DialogKeys("diff")
 
     def arrive(self) -> None:

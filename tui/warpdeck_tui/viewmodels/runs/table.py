@@ -14,11 +14,11 @@ from warpdeck.notation.filters.job_filter import holds, parse_filter
 from warpdeck.protocol.job_rows import JobRow
 from warpdeck_tui.viewmodels.cells import Cell
 from warpdeck_tui.viewmodels.jobs.chart import figure
-from warpdeck_tui.viewmodels.jobs.job_columns import JOB_COLUMNS, Row
+from warpdeck_tui.viewmodels.jobs.job_columns import JOB_COLUMNS, Shown
 from warpdeck_tui.viewmodels.jobs.order import SORTED_BY, Order, rank
 from warpdeck_tui.viewmodels.jobs.readings import Point, Readings
 from warpdeck_tui.viewmodels.nodes.node_page import resampled
-from warpdeck_tui.widgets.cells import Gauge, printable
+from warpdeck_tui.widgets.cells import printable
 from warpdeck_tui.widgets.columns import Column
 from warpdeck_tui.widgets.meter import sparkline
 from warpdeck_tui.widgets.rows import KnownRows
@@ -75,7 +75,7 @@ class RunColumn(NamedTuple):
     """A column, the cell of a run, and the value to sort by; None sorts last."""
 
     column: Column
-    cell: Callable[[RunData, float], Cell | Gauge]
+    cell: Callable[[RunData, float], Shown]
     value: Callable[[RunData], float | str | None]
 
 
@@ -247,7 +247,7 @@ class RunRows(KnownRows):
     def __len__(self) -> int:
         return len(self._runs)
 
-    def row(self, index: int) -> Row:
+    def row(self, index: int) -> tuple[Shown, ...]:
         run = self._runs[index]
         return tuple(column.cell(run, self._now) for column in self._columns)
 
