@@ -253,7 +253,10 @@ def test_an_action_on_waiting_array_tasks_excludes_started_ones() -> None:
     assert question.text == "Cancel 7 pending tasks of array 2?"
     assert question.command == "warpdeck cancel --state PD '2_[3-9]'"
     assert len(question.lines) == 1 and "7 pending tasks" in question.lines[0]
-    assert question.effect == "Ends 7 pending tasks; 1 running task stays"
+    assert question.effect.split("\n") == [
+        "Ends 7 pending tasks; 1 running task stays",
+        "There is no undo; warpdeck rerun submits a job again",
+    ]
     assert names_of(rest) == targets("hold", [rest], [rest, task]) == ["2_[3-9]"]
     assert targets("cancel", [rest, task], [rest, task]) == ["2"]
     other = running(5)
