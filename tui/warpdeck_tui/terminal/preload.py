@@ -23,7 +23,7 @@ LATER = (
         "warpdeck_tui.screens.shared.form_opening",
         "warpdeck_tui.data.submission",
     ),
-    *(f"warpdeck_tui.screens.{name}" for name in ("history", "sessions", "themes", "admin")),
+    *(f"warpdeck_tui.screens.{name}" for name in ("history", "sessions", "themes", "admin", "overview")),
     "warpdeck_tui.data.server_start",
     *(f"warpdeck_tui.viewmodels.{name}" for name in ("jobs.preview", "site.quota")),
     "warpdeck_tui.screens.shared.column_picker",
