@@ -73,7 +73,7 @@ class DeckApp(TerminalApp):
         everybody: bool = False,
         readonly: bool = False,
         theme: str = "",
-        at: tuple[str, str] = ("queue", ""),
+        at: tuple[str, str] = ("", ""),
         moment: float | None = None,
         low_bandwidth: bool = False,
         plain_signs: bool = False,
@@ -149,7 +149,7 @@ class DeckApp(TerminalApp):
         self.set_interval(LOOK_S, self._look_at_themes)
         self.set_interval(SITE_LOOK_S, self._look_at_site)
         self._read_keys()
-        self.navigation.begin(self._start)
+        self.navigation.begin(self._start._replace(screen=self._start.screen or self.settings.start))
         # Connect only after the empty screen is drawn, because connecting may have to start a controller.
         self.call_after_refresh(self._watch)
 
@@ -315,6 +315,9 @@ class DeckApp(TerminalApp):
             self.tell_error(error)
         else:
             self.chronicle.add("warpdeck up")
+
+    def action_show_overview(self) -> None:
+        self.navigation.show(screens.OverviewScreen)
 
     def action_show_queue(self) -> None:
         self.navigation.show_queue()
