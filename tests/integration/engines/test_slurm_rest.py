@@ -13,7 +13,7 @@ from warpdeck.engines.slurm.cluster.questions import Question
 from warpdeck.engines.slurm.reading.job_table import COLUMNS
 from warpdeck.engines.slurm.rest import server
 from warpdeck.engines.slurm.rest.job_fields import VERSIONS
-from warpdeck.engines.slurm.rest.server import Address, RestLost, get
+from warpdeck.engines.slurm.rest.server import Address, RestLost, get, read_address
 from warpdeck.engines.slurm.rest.source import AGAIN_S, RestSource
 
 RECORDED = Path(__file__).parents[2] / "data" / "slurm" / "26.05" / "rest_v0.0.45.json"
@@ -88,6 +88,26 @@ async def test_a_server_that_does_not_answer_is_left(tmp_path: Path, monkeypatch
         await left.wait()
     with pytest.raises(RestLost, match="does not answer: No such file"):
         await get(Address(unix=str(tmp_path / "none")), "/x", TOKEN)
+
+
+async def test_an_answer_comes_over_the_loopback_interface() -> None:
+    async with await asyncio.start_server(replying(http("200 OK", b"{}")), "127.0.0.1", 0) as listener:
+        port = listener.sockets[0].getsockname()[1]
+        assert await get(read_address(f"http://127.0.0.1:{port}"), "/x", TOKEN) == (200, b"{}")
+
+
+async def test_nothing_is_sent_over_https_before_the_server_is_known() -> None:
+    received: list[bytes] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        received.append(await reader.read(65536))
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as listener:
+        port = listener.sockets[0].getsockname()[1]
+        with pytest.raises(RestLost, match="does not answer"):
+            await get(read_address(f"https://127.0.0.1:{port}"), "/x", TOKEN)
+    assert received[0].startswith(b"\x16\x03") and TOKEN.encode() not in received[0]  # a TLS greeting
 
 
 async def test_the_newest_version_that_the_server_has_is_used_and_kept(tmp_path: Path) -> None:

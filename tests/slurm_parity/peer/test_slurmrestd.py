@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Iterator, Mapping
@@ -20,6 +21,7 @@ from warpdeck.engines.slurm.commands import SlurmCommands
 from warpdeck.engines.slurm.engine import gateway
 from warpdeck.engines.slurm.reading.job_table import COLUMNS, SeenJob, read_jobs
 from warpdeck.engines.slurm.rest.job_fields import UNTOLD, VERSIONS
+from warpdeck.engines.slurm.rest.server import get, read_address
 from warpdeck.engines.slurm.rest.source import RestSource
 from warpdeck.engines.slurm.settings import SlurmSettings
 
@@ -181,6 +183,18 @@ async def test_the_gateway_reads_the_queue_over_slurmrestd_and_says_so(
             assert row is not None and row.url == settings.rest_url and token not in str(row)
             assert (row.version, row.problem) == (PARSERS[version][0], "")
             assert any(job.request.name == "both" for job in made.cluster.state.jobs.values())
+
+
+async def test_an_answer_since_a_time_has_all_jobs_again(
+    version: str, slurm: RealSlurm, rest_url: str
+) -> None:
+    """The parameter update_time does not select the jobs that have changed. Therefore it is not used."""
+    address, token, path = read_address(rest_url), slurm.token(), f"/slurm/{PARSERS[version][0]}/jobs/"
+    first = json.loads((await get(address, path, token)).body.decode(errors="replace"))
+    submit(slurm, "--hold", "-J", "new", "--wrap=true")
+    since = f"{path}?update_time={first['last_update']['number']}"
+    second = json.loads((await get(address, since, token)).body.decode(errors="replace"))
+    assert len(second["jobs"]) == len(first["jobs"]) + 1
 
 
 async def test_squeue_is_run_if_the_token_is_refused_or_the_answer_is_cut(

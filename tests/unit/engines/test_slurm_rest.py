@@ -60,7 +60,11 @@ def test_each_column_of_squeue_has_a_function() -> None:
             b'"errors":[{"description":"Unable to query jobs"}]',
             "it reports: Unable to query jobs",
         ),
+        (b'"errors":[]', b'"errors":[{"description":"\xff"}]', "unknown form"),
+        (b'"number":1795', b'"number":1e300,"x":1795', "unknown form"),
+        (b'"jobs":[', b'"x":' + b"[" * 100_000 + b',"jobs":[', "unknown form"),
     ],
+    ids=["no field", "other type", "cut list", "error", "no UTF-8", "impossible time", "deep"],
 )
 def test_an_incomplete_answer_is_refused(old: bytes, new: bytes, why: str) -> None:
     assert old in body()

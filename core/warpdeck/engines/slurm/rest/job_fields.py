@@ -95,11 +95,17 @@ class _Error(msgspec.Struct, frozen=True):
     error: str = ""
 
 
-class JobsReply(msgspec.Struct, frozen=True):
-    """The answer to GET /slurm/VERSION/jobs/."""
+class _JobsReply(msgspec.Struct, frozen=True):
+    """The answer to GET /slurm/VERSION/jobs/. Each job is decoded when it is needed, which saves memory."""
 
-    jobs: list[RestJob]
+    jobs: list[msgspec.Raw]
     errors: list[_Error] = []
+
+
+_UNREADABLE = (msgspec.MsgspecError, ValueError, OverflowError, OSError, RecursionError)
+"""Errors of text that is no JSON of this form, no UTF-8, or that has impossible times."""
+_REPLY = msgspec.json.Decoder(_JobsReply)
+_JOB = msgspec.json.Decoder(RestJob)
 
 
 def _label(job: RestJob) -> str:
@@ -195,19 +201,28 @@ def write_table(body: bytes, version: str, mark: str) -> list[str]:
     """Return the jobs of an answer as records of squeue's table, each field with `mark` at its end. Raises RestLost."""
     untold = UNTOLD.get(version, ())
     try:
-        reply = msgspec.json.decode(body.decode(errors="replace"), type=JobsReply)
-    except msgspec.MsgspecError as error:
+        reply = _REPLY.decode(body)
+        if reply.errors:
+            first = reply.errors[0]
+            raise RestLost(f"it reports: {(first.description or first.error)[:200]}")
+        return [_record(_job(each), untold, mark) for each in reply.jobs]
+    except _UNREADABLE as error:
         raise RestLost(f"its answer has an unknown form: {error}") from error
-    if reply.errors:
-        first = reply.errors[0]
-        raise RestLost(f"it reports: {(first.description or first.error)[:200]}")
-    return [
-        "".join(
-            ("" if column.name in untold else _cell(job, column.name, column.width_bytes)) + mark
-            for column in COLUMNS
-        )
-        for job in reply.jobs
-    ]
+
+
+def _job(raw: msgspec.Raw) -> RestJob:
+    """Return a job. A name may contain any bytes, and slurmrestd writes them as they are."""
+    try:
+        return _JOB.decode(raw)
+    except UnicodeDecodeError:
+        return _JOB.decode(bytes(raw).decode(errors="replace"))
+
+
+def _record(job: RestJob, untold: tuple[str, ...], mark: str) -> str:
+    cells = (
+        "" if column.name in untold else _cell(job, column.name, column.width_bytes) for column in COLUMNS
+    )
+    return "".join(cell + mark for cell in cells)
 
 
 def _cell(job: RestJob, name: str, width_bytes: int) -> str:
