@@ -103,7 +103,9 @@ class RealSlurm:
     `site` holds the lines of slurm.conf from SelectTypeParameters on, and `gres` is gres.conf. With
     `accounting`, slurmdbd and its database keep the history, which takes two more seconds to start.
     `accounts` are then command lines of sacctmgr that create accounts, users and QoS. `version` is one of
-    VERSIONS; only the default one has accounting. With `tokens`, `scontrol token` gives users tokens for slurmrestd.
+    VERSIONS; only the default one has accounting. With `own_names`, the jobs of a node see its name as the
+    name of their machine, as on nodes that are machines. Otherwise all of them see HOST. With `tokens`,
+    `scontrol token` gives users tokens for slurmrestd.
     """
 
     def __init__(
@@ -115,6 +117,7 @@ class RealSlurm:
         accounting: bool = False,
         accounts: Sequence[str] = (),
         version: str = "22.05",
+        own_names: bool = False,
         tokens: bool = False,
     ) -> None:
         suite = SUITES.get(version, "")
@@ -131,10 +134,13 @@ class RealSlurm:
         if accounting:
             (self.folder / "accounting").write_text("".join(f"{line}\n" for line in accounts))
         (self.folder / "nodes").write_text("\n".join(nodes) + "\n")
+        if own_names:
+            (self.folder / "own_names").touch()
         (self.folder / "gres.conf").write_text(gres.format(folder=self.folder))
         for number in range(GPU_FILES):
             os.mknod(self.folder / f"gpu{number}", 0o666 | stat.S_IFCHR, _NULL)
-        (self.folder / "hosts").write_text(f"127.0.0.1 localhost {HOST}\n")
+        # All nodes have one address, as their slurmds have, and programs of jobs find it under the name of a node.
+        (self.folder / "hosts").write_text(f"127.0.0.1 localhost {HOST} {' '.join(nodes)}\n")
         self._init: subprocess.Popen[str] | None = None
         self._pid = 0
 

@@ -9,6 +9,7 @@
 #                                Slurm plans once a second.
 #                                If FOLDER/site.conf exists, it defines the nodes and partitions (see
 #                                tests/slurm_parity/peer/real_slurm.py), and one slurmd starts for each name in FOLDER/nodes.
+#                                If FOLDER/own_names exists, each slurmd and its jobs see the node's name as that of their machine.
 #                                If FOLDER/accounting exists, mariadbd and slurmdbd start too (PORT + 90 and + 91) and keep
 #                                the history; sacctmgr first runs the lines of that file.
 #   slurm.sh run FOLDER CMD...   run a Slurm command with its environment
@@ -188,9 +189,16 @@ up() {
     setsid slurmctld -D >"$folder/slurmctld.err" 2>&1 </dev/null &
     for node in $(cat "$folder/nodes" 2>/dev/null || echo peer); do
         mkdir -p "$folder/spool/$node"
-        setsid slurmd -D -N "$node" -d "$root/usr/sbin/slurmstepd" >"$folder/slurmd.$node.err" 2>&1 </dev/null &
+        start_node "$node" >"$folder/slurmd.$node.err" 2>&1 </dev/null &
     done
     wait_for eval 'sinfo -h -o %T 2>/dev/null | grep -q idle && ! sinfo -h -o %T | grep -q unk'
+}
+
+start_node() {
+    set -- slurmd -D -N "$1" -d "$root/usr/sbin/slurmstepd"
+    # shellcheck disable=SC2016 # the inner shell expands it
+    [ ! -e "$folder/own_names" ] || set -- unshare --uts sh -c 'hostname "$1"; shift; exec "$@"' sh "$4" "$@"
+    exec setsid "$@"
 }
 
 wait_for() {

@@ -100,7 +100,7 @@ class DeckApp(TerminalApp):
             self.refresher,
             DesktopNotifications(self),
             load_later=lambda: self.call_after_refresh(self._load_later),
-            on_ready=lambda: self.call_after_refresh(self._on_ready),
+            on_ready=lambda: self.call_after_refresh(self._state_is_complete),
         )
         self._start = Start(*at, moment)
         self._has_offered = False
@@ -212,8 +212,11 @@ class DeckApp(TerminalApp):
             self.front.draw()
             self.front.draw_top()
 
-    def _on_ready(self) -> None:
-        """Called when the complete state of a connection has arrived."""
+    def _state_is_complete(self) -> None:
+        """Called when the complete state of a connection has arrived.
+
+        The name must not begin with "on", because Textual would call the method for its own event Ready.
+        """
         self._look_at_site()
         if not self._has_offered:
             self._has_offered = True

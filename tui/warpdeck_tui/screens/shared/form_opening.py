@@ -12,17 +12,21 @@ from warpdeck.base.errors import UserError
 from warpdeck.base.paths import config_dir
 from warpdeck.client.submission import read_script
 from warpdeck.protocol.job_rows import JobDetail, JobRow
+from warpdeck_tui.data.user_folders import in_own_thread, only_script
 from warpdeck_tui.deck import Deck
 from warpdeck_tui.user_files.presets import read_presets, remove_preset, save_preset
-from warpdeck_tui.viewmodels.jobs.form import Sheet, of_job, script_path
+from warpdeck_tui.viewmodels.jobs.form import Sheet, of_job, opened, script_path, typed
 from warpdeck_tui.viewmodels.jobs.form_sources import JOB, PRESET, choices, latest, with_preset
 from warpdeck_tui.viewmodels.jobs.preset import Preset, Presets
+from warpdeck_tui.widgets.cells import printable
 
 if TYPE_CHECKING:
     from warpdeck_tui.viewmodels import Line
 
 LOOKED_AT = 200
 """Number of the user's jobs that are listed. Each task of an array is a job of its own."""
+FOLDER_S = 0.5
+"""Seconds within which the working folder must be read. After that the form opens without a script."""
 PRESETS_FILE = "presets.json"
 
 
@@ -58,7 +62,7 @@ class FormOpening:
         remove_preset(self._own_file, key.removeprefix(PRESET))
 
     async def last(self) -> Sheet:
-        """Return the user's last submission, or an empty form if there is none.
+        """Return the user's last submission, or else a form with the only script of the working folder.
 
         The script has its present content.
         """
@@ -68,7 +72,21 @@ class FormOpening:
         # There is no connection, as the line at the top says. The user can fill in a form nevertheless.
         except UserError:
             pass
-        return Sheet({"folder": os.getcwd()})
+        return await self._of_folder(os.getcwd())
+
+    async def _of_folder(self, folder: str) -> Sheet:
+        """Return a form with the only script of this folder, or an empty one."""
+        sheet = Sheet({"folder": folder})
+        try:
+            async with asyncio.timeout(FOLDER_S):
+                found = await in_own_thread(lambda: _script_of_folder(folder))
+        except (UserError, TimeoutError):
+            return sheet
+        if found is None:
+            return sheet
+        name, text = found
+        source = f"{printable(name)}, the only script of the folder"
+        return opened(typed(sheet, "script", name), text)._replace(source=source)
 
     async def of_job(self, key: str, *, anew: bool = False) -> Sheet:
         """Return the submission of this job. With `anew`, its script has its present content.
@@ -103,6 +121,17 @@ class FormOpening:
         """Return the user's submissions, the latest first. Raises UserError."""
         user = self._app.board.user
         return latest(await self._app.core.submissions(user, limit=LOOKED_AT), user=user)
+
+
+def _script_of_folder(folder: str) -> tuple[str, str] | None:
+    """Return (name, text) of the only script of the folder, or None."""
+    name = only_script(folder)
+    if not name:
+        return None
+    try:
+        return name, read_script(os.path.join(folder, name))
+    except UserError:
+        return None
 
 
 def _script_now(detail: JobDetail) -> str | None:
