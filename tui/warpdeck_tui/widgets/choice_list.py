@@ -12,7 +12,7 @@ from textual.widgets import Static
 from warpdeck_tui.table.palette import PLAIN, Palette
 
 from .cells import Cell
-from .virtual_table import Column, VirtualTable, Drawn
+from .virtual_table import Column, Drawn, VirtualTable
 
 Rows = Sequence[tuple[str, Sequence[Cell]]]
 KEYS = "Enter takes it, Esc closes"
