@@ -22,7 +22,7 @@ from warpdeck.protocol.job_rows import JobRow
 from warpdeck.protocol.results import Reloaded
 from warpdeck_tui import screens
 from warpdeck_tui.command_palette import WHAT_IS_FOUND, Actions, Objects, Palette
-from warpdeck_tui.data.action_log import ActionLog
+from warpdeck_tui.data.action_log import ActionLog, Undo
 from warpdeck_tui.data.client_state import ClientState
 from warpdeck_tui.data.connection import Core
 from warpdeck_tui.deck import Command
@@ -51,7 +51,7 @@ from .navigation import Navigator, Start
 from .refresher import Refresher
 from .site_facts import LOOK_S as SITE_LOOK_S
 from .site_facts import look_at_site
-from .undo import undo_change
+from .undo import undo_change, undo_hint
 from .updates import Updates
 
 if TYPE_CHECKING:
@@ -264,6 +264,13 @@ class DeckApp(TerminalApp):
         self.notify(
             f"{printable(error.message)}\n{printable(error.hint)}".strip(), severity="error", markup=False
         )
+
+    def tell_done(self, words: str, command: str, undo: Undo | None = None) -> None:
+        """Record a change in the action log, and tell the user about it and about the key that undoes it."""
+        self.chronicle.add(command, undo)
+        [action] = [each for each in actions_at("app") if each.id == "undo"]
+        key = key_words(keys_of(action, self.keymap).partition(",")[0])
+        self.notify(f"{words}{undo_hint(undo, key)}", markup=False)
 
     def tell_reloaded(self, reloaded: Reloaded) -> None:
         """Show which settings changed when config.toml was read again."""

@@ -12,6 +12,7 @@ from warpdeck_tui import screens
 from warpdeck_tui.deck import Deck
 from warpdeck_tui.screens.queue import QueueScreen
 from warpdeck_tui.screens.shared.deck_screen import DeckScreen
+from warpdeck_tui.viewmodels.jobs.order import Order
 from warpdeck_tui.widgets.virtual_table import VirtualTable
 
 NO_JOB_YET = "No job to show. Press 1 and move the cursor to a job, then 3"
@@ -133,6 +134,16 @@ class Navigator:
         self._deck.everybody = True
         assert self.queue is not None
         self.queue.narrow(filter_text)
+
+    def filter_queue(self, text: str) -> None:
+        self.show_queue()
+        assert self.queue is not None
+        self.queue.narrow(text)
+
+    def sort_queue(self, column: str) -> None:
+        self.show_queue()
+        assert self.queue is not None
+        self.queue.sort_by(Order(column))
 
     def open_history(self, filter_text: str) -> None:
         self._app.push_screen(screens.HistoryScreen(filter_text))
