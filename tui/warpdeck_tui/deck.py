@@ -180,6 +180,9 @@ class Deck(Lender, Protocol):
         text if the text contains a secret.
         """
 
+    def offer_welcome(self) -> object:
+        """Show the welcome page if the queue is in front and there has never been a job."""
+
     async def take_back(self, key: str = "") -> None:
         """Undo the latest change, or the change with this key. If that is impossible, show why."""
 

@@ -27,6 +27,7 @@ from warpdeck_tui.screens.shared.job_list import FilterLine
 from warpdeck_tui.screens.submit import FormLine, NewJob, ScriptText
 from warpdeck_tui.screens.sweep import SweepGrid
 from warpdeck_tui.screens.usage import UsagePage
+from warpdeck_tui.screens.welcome import WelcomeScreen
 from warpdeck_tui.table.actions import ACTIONS, MEETINGS, PLACES, Action
 from warpdeck_tui.table.bindings import actions_at, clashes, help_lines, key_line
 from warpdeck_tui.widgets.cell_grid import CellGrid
@@ -38,6 +39,7 @@ from warpdeck_tui.widgets.virtual_table import VirtualTable
 OWNERS: dict[str, tuple[type[DOMNode], ...]] = {
     "app": (DeckApp,),
     "overview": (OverviewScreen,),
+    "welcome": (WelcomeScreen,),
     "queue": (QueueScreen,),
     "nodes": (NodesScreen,),
     "node": (NodeScreen,),

@@ -57,6 +57,8 @@ from .updates import Updates
 if TYPE_CHECKING:
     from warpdeck_tui.screens.shared.job_verbs import JobVerbs
 
+    from .welcome import Welcome
+
 
 class DeckApp(TerminalApp):
     """The full-screen app. It implements the protocol `Deck`."""
@@ -221,6 +223,19 @@ class DeckApp(TerminalApp):
         if not self._has_offered:
             self._has_offered = True
             self._offer_sessions()
+        self.offer_welcome()
+
+    @work(exclusive=True, group="welcome")
+    async def offer_welcome(self) -> None:
+        """Show the welcome page if the queue is in front and there has never been a job."""
+        if not self.board.jobs and self.board.ready:
+            await self._welcome.offer()
+
+    @cached_property
+    def _welcome(self) -> Welcome:
+        from .welcome import Welcome  # Only a new home needs it.
+
+        return Welcome(self, self)
 
     def _offer_sessions(self) -> None:
         """Tell the user about sessions that no terminal shows, and move the cursor to the latest one.

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .sessions import SessionsScreen as SessionsScreen
     from .submit import NewJob as NewJob
     from .themes import ThemePicker as ThemePicker
+    from .welcome import WelcomeScreen as WelcomeScreen
 
 _HOMES = {
     "AdminScreen": "admin",
@@ -36,6 +37,7 @@ _HOMES = {
     "OverviewScreen": "overview",
     "SessionsScreen": "sessions",
     "ThemePicker": "themes",
+    "WelcomeScreen": "welcome",
 }
 """Maps the name of a class to its module."""
 

@@ -3,6 +3,7 @@
 PLACES = {
     "overview": "Overview",
     "queue": "Queue",
+    "welcome": "Welcome",
     "nodes": "Nodes and GPUs",
     "node": "Node",
     "job": "Job",
@@ -36,6 +37,7 @@ PLACES = {
 MEETINGS = (
     ("overview", "list", "moves", "app"),
     ("queue", "list", "moves", "app"),
+    ("welcome", "moves", "app"),
     ("history", "list", "moves", "app"),
     ("runs", "list", "moves", "app"),
     ("sessions", "list", "moves", "app"),

@@ -172,6 +172,10 @@ SCREEN_ACTIONS = (
         "Copy command",
         "copy the command line that shows the job to the clipboard",
     ),
+    Action("welcome", "new_job", "n", "New job", "submit a new job", "New", CHANGES),
+    Action("welcome", "add", "A", "Add node", "add a machine over SSH", "Add node", CHANGES),
+    Action("welcome", "demo", "d", "Demo", "look at a simulated cluster; q comes back", "Demo"),
+    Action("welcome", "close", "escape", "Close", "close the page and never show it again", "Close"),
     Action(
         "sessions",
         "attach",
