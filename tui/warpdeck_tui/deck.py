@@ -13,7 +13,7 @@ from warpdeck.base.errors import UserError
 from warpdeck.protocol.job_rows import JobRow
 from warpdeck.protocol.results import Reloaded
 
-from .data.action_log import ActionLog
+from .data.action_log import ActionLog, Undo
 from .data.client_state import ClientState
 from .data.connection import Core
 from .table.actions import Action
@@ -81,8 +81,23 @@ class Navigation(Protocol):
     def open_map_at(self, at: float) -> None:
         """Open the map of GPUs at a past time, in unix seconds."""
 
+    def open_node_page(self, name: str) -> None:
+        """Open the page of this node above the screen in front."""
+
     def open_user(self, user: str) -> None:
         """Open the queue, filtered to the jobs of this user."""
+
+    def filter_queue(self, text: str) -> None:
+        """Open the queue with this filter."""
+
+    def sort_queue(self, column: str) -> None:
+        """Open the queue, sorted by this column."""
+
+    def open_queue(self, filter_text: str) -> None:
+        """Open the queue with the jobs of all users that match a filter."""
+
+    def open_history(self, filter_text: str) -> None:
+        """Open the history with a filter, above the screen in front."""
 
 
 class Forms(Protocol):
@@ -154,6 +169,9 @@ class Deck(Lender, Protocol):
 
     def tell_reloaded(self, reloaded: Reloaded) -> None:
         """Show which settings changed when config.toml was read again."""
+
+    def tell_done(self, words: str, command: str, undo: Undo | None = None) -> None:
+        """Record a change in the action log, and tell the user about it and about the key that undoes it."""
 
     def copy(self, text: str, *, shown: str = "") -> None:
         """Copy the text to the terminal's clipboard (OSC 52), to the buffer of tmux and to a file.

@@ -616,7 +616,7 @@ class EngineContract:
         job, output, client = await rig.held(), rig.engine.output, Client()
         with pytest.raises(UserError, match="has not started"):
             await output.log(rig.user, ask.Log(job=job), client.progress)
-        with pytest.raises(UserError, match="belongs to"):
+        with pytest.raises(UserError, match="belongs to|own user only"):
             await output.log(rig.other, ask.Log(job=job), client.progress)
         await rig.cancel(job)
 

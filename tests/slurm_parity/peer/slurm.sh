@@ -33,6 +33,7 @@ if [ "$word" != get ]; then
 fi
 
 PACKAGES="slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge slurmdbd slurmrestd"
+TOKENS=slurm-wlm-jwt-plugin # auth/jwt, with which slurmctld gives users tokens for slurmrestd
 
 get() {
     mkdir -p "$folder/debs/partial" "$root"
@@ -62,7 +63,8 @@ get_suite() {
         -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= -o Dir::Etc::sourcelist=$folder/lists/sources.list
         -o Dir::Etc::sourceparts=- -o APT::Sandbox::User=root -o Debug::NoLocking=1"
     # shellcheck disable=SC2086 # several words
-    apt-get -qq $options update && apt-get -qq $options install -y --download-only --no-install-recommends $PACKAGES
+    apt-get -qq $options update &&
+        apt-get -qq $options install -y --download-only --no-install-recommends $PACKAGES $([ "$1" = bullseye ] || echo $TOKENS)
 }
 
 configure() {

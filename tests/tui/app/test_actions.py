@@ -12,6 +12,7 @@ from warpdeck_tui.screens.job import JobScreen
 from warpdeck_tui.screens.node_add import NodeAdd
 from warpdeck_tui.screens.node_page import NodeScreen
 from warpdeck_tui.screens.nodes import NodesScreen
+from warpdeck_tui.screens.overview import OverviewScreen
 from warpdeck_tui.screens.queue import QueueScreen
 from warpdeck_tui.screens.reserve import Reserve
 from warpdeck_tui.screens.rule import RuleForm
@@ -30,11 +31,13 @@ from warpdeck_tui.table.actions import ACTIONS, MEETINGS, PLACES, Action
 from warpdeck_tui.table.bindings import actions_at, clashes, help_lines, key_line
 from warpdeck_tui.widgets.cell_grid import CellGrid
 from warpdeck_tui.widgets.log.view import LogView
+from warpdeck_tui.widgets.panel_table import ChartPane
 from warpdeck_tui.widgets.scrolled_lines import ScrolledLines
 from warpdeck_tui.widgets.virtual_table import VirtualTable
 
 OWNERS: dict[str, tuple[type[DOMNode], ...]] = {
     "app": (DeckApp,),
+    "overview": (OverviewScreen,),
     "queue": (QueueScreen,),
     "nodes": (NodesScreen,),
     "node": (NodeScreen,),
@@ -47,8 +50,8 @@ OWNERS: dict[str, tuple[type[DOMNode], ...]] = {
     "rule": (RuleForm,),
     "log": (LogView,),
     "grid": (CellGrid,),
-    "list": (VirtualTable,),
-    "moves": (LogView, CellGrid, VirtualTable, TextPane, ScrolledLines),
+    "list": (VirtualTable, ChartPane),
+    "moves": (LogView, CellGrid, VirtualTable, TextPane, ScrolledLines, ChartPane),
     "filter": (FilterLine,),
     "confirm": (Confirm,),
     "tasks": (ConfirmTasks,),
@@ -77,6 +80,7 @@ def test_a_key_conflict_is_detected_and_named() -> None:
     assert clashes([*ACTIONS, taken]) == ["c means both cancel and other in queue"]
     everywhere = ACTIONS[0]._replace(where="app", id="other", keys="l")
     assert {words.rpartition(" ")[2] for words in clashes([*ACTIONS, everywhere])} == {
+        "overview",
         "queue",
         "job",
         "history",

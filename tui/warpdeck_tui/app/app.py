@@ -22,7 +22,7 @@ from warpdeck.protocol.job_rows import JobRow
 from warpdeck.protocol.results import Reloaded
 from warpdeck_tui import screens
 from warpdeck_tui.command_palette import WHAT_IS_FOUND, Actions, Objects, Palette
-from warpdeck_tui.data.action_log import ActionLog
+from warpdeck_tui.data.action_log import ActionLog, Undo
 from warpdeck_tui.data.client_state import ClientState
 from warpdeck_tui.data.connection import Core
 from warpdeck_tui.deck import Command
@@ -51,7 +51,7 @@ from .navigation import Navigator, Start
 from .refresher import Refresher
 from .site_facts import LOOK_S as SITE_LOOK_S
 from .site_facts import look_at_site
-from .undo import undo_change
+from .undo import undo_change, undo_hint
 from .updates import Updates
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class DeckApp(TerminalApp):
         everybody: bool = False,
         readonly: bool = False,
         theme: str = "",
-        at: tuple[str, str] = ("queue", ""),
+        at: tuple[str, str] = ("", ""),
         moment: float | None = None,
         low_bandwidth: bool = False,
         plain_signs: bool = False,
@@ -100,7 +100,7 @@ class DeckApp(TerminalApp):
             self.refresher,
             DesktopNotifications(self),
             load_later=lambda: self.call_after_refresh(self._load_later),
-            on_ready=lambda: self.call_after_refresh(self._on_ready),
+            on_ready=lambda: self.call_after_refresh(self._state_is_complete),
         )
         self._start = Start(*at, moment)
         self._has_offered = False
@@ -149,7 +149,7 @@ class DeckApp(TerminalApp):
         self.set_interval(LOOK_S, self._look_at_themes)
         self.set_interval(SITE_LOOK_S, self._look_at_site)
         self._read_keys()
-        self.navigation.begin(self._start)
+        self.navigation.begin(self._start._replace(screen=self._start.screen or self.settings.start))
         # Connect only after the empty screen is drawn, because connecting may have to start a controller.
         self.call_after_refresh(self._watch)
 
@@ -212,8 +212,11 @@ class DeckApp(TerminalApp):
             self.front.draw()
             self.front.draw_top()
 
-    def _on_ready(self) -> None:
-        """Called when the complete state of a connection has arrived."""
+    def _state_is_complete(self) -> None:
+        """Called when the complete state of a connection has arrived.
+
+        The name must not begin with "on", because Textual would call the method for its own event Ready.
+        """
         self._look_at_site()
         if not self._has_offered:
             self._has_offered = True
@@ -246,6 +249,13 @@ class DeckApp(TerminalApp):
         self.notify(
             f"{printable(error.message)}\n{printable(error.hint)}".strip(), severity="error", markup=False
         )
+
+    def tell_done(self, words: str, command: str, undo: Undo | None = None) -> None:
+        """Record a change in the action log, and tell the user about it and about the key that undoes it."""
+        self.chronicle.add(command, undo)
+        [action] = [each for each in actions_at("app") if each.id == "undo"]
+        key = key_words(keys_of(action, self.keymap).partition(",")[0])
+        self.notify(f"{words}{undo_hint(undo, key)}", markup=False)
 
     def tell_reloaded(self, reloaded: Reloaded) -> None:
         """Show which settings changed when config.toml was read again."""
@@ -305,6 +315,9 @@ class DeckApp(TerminalApp):
             self.tell_error(error)
         else:
             self.chronicle.add("warpdeck up")
+
+    def action_show_overview(self) -> None:
+        self.navigation.show(screens.OverviewScreen)
 
     def action_show_queue(self) -> None:
         self.navigation.show_queue()

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .job import JobScreen as JobScreen
     from .node_page import NodeScreen as NodeScreen
     from .nodes import NodesScreen as NodesScreen
+    from .overview import OverviewScreen as OverviewScreen
     from .sessions import SessionsScreen as SessionsScreen
     from .submit import NewJob as NewJob
     from .themes import ThemePicker as ThemePicker
@@ -32,6 +33,7 @@ _HOMES = {
     "NewJob": "submit",
     "NodeScreen": "node_page",
     "NodesScreen": "nodes",
+    "OverviewScreen": "overview",
     "SessionsScreen": "sessions",
     "ThemePicker": "themes",
 }

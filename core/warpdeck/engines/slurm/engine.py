@@ -48,6 +48,7 @@ from .processes.output_files import remove_old
 from .processes.sessions import SlurmSessions
 from .processes.steps import SlurmSteps
 from .programs import Programs
+from .rest.source import RestSource
 from .settings import SlurmSettings
 from .site import SlurmSite
 from .site_gateway.client import SiteGateway
@@ -137,7 +138,8 @@ async def gateway(
         site_gateway = SiteGateway(
             folder=settings.site_gateway, owner=settings.site_gateway_owner, config=lambda: cluster.config
         )
-        answers = Answers(commands, allowance, shared=site_gateway)
+        rest = RestSource(settings.rest_url, commands.environ.get("SLURM_JWT", ""))
+        answers = Answers(commands, allowance, shared=site_gateway, rest=rest)
         poller = Poller(cluster, commands, allowance, answers)
         kept = KeptAnswers(commands=commands, allowance=allowance, answers=answers, poller=poller)
         site = SlurmSite(
@@ -146,6 +148,7 @@ async def gateway(
             version=version,
             kept=kept,
             site_gateway=site_gateway,
+            rest=rest,
             statistics=SchedulerStatistics(clock()),
         )
         lookup = JobLookup(state=cluster.state, store=store, config=Config)

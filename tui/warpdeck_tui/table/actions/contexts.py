@@ -1,6 +1,7 @@
 """The contexts of the actions, with their titles on the help page."""
 
 PLACES = {
+    "overview": "Overview",
     "queue": "Queue",
     "nodes": "Nodes and GPUs",
     "node": "Node",
@@ -33,6 +34,7 @@ PLACES = {
     "usage": "Usage of finished jobs",
 }
 MEETINGS = (
+    ("overview", "list", "moves", "app"),
     ("queue", "list", "moves", "app"),
     ("history", "list", "moves", "app"),
     ("runs", "list", "moves", "app"),
