@@ -151,7 +151,7 @@ async def _gpus(client: AsyncioClient, wanted: PlainRequest) -> Text:
 async def _events_around(client: AsyncioClient, at: float) -> Text:
     """Return lines with the events of nodes in the day around a time."""
     now, half_s = time.time(), SPANS[0][0] / 2
-    told = await client.ask(requests.Timeline(since=at - half_s, until=min(now, at + half_s), steps=1))
+    told = await client.ask(requests.NodeTimeline(since=at - half_s, until=min(now, at + half_s), steps=1))
     events = [f"  {event_words(event, now)}" for event in told.events]
     return ["", "events of the day around this time:", *(events or ["  none"])]
 

@@ -79,7 +79,7 @@ def slurm(version: str) -> Iterator[RealSlurm]:
         submit(running, "-J", "later", "--begin=now+2hours", "-t", "1-0", "--wrap=true")
         submit(running, "-J", "fails", "--wrap=exit 3")
         submit(running, "-J", "killed", "--wrap=kill -9 $$")
-        submit(running, "-J", "no folder", "-o", "/nowhere/x", "--wrap=true")
+        submit(running, "-J", "no folder", "-o", "/proc/nowhere/x", "--wrap=true")
         parts = ("-n1", "--mem=100", "--wrap=true", ":", "-J", "second", "-n2", "--mem=200")
         submit(running, "--hold", "-J", "first", *parts)
         eventually(lambda: states(running).get("stands") == "RUNNING", what="the jobs run")
