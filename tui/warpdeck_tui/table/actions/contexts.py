@@ -28,7 +28,8 @@ PLACES = {
     "columns": "Columns",
     "fill": "Load form",
     "done": "Action log",
-    "page": "Help and text pages",
+    "help": "Help",
+    "page": "Text pages",
     "diff": "Differences",
     "usage": "Usage of finished jobs",
 }
@@ -47,6 +48,7 @@ MEETINGS = (
     ("columns", "list", "moves"),
     ("fill", "list", "moves"),
     ("done", "list", "moves"),
+    ("help",),
     ("page", "log", "moves"),
     ("usage", "log", "moves"),
     ("diff", "moves"),
