@@ -369,4 +369,4 @@ class NodesScreen(TimeTravel):
         name = self.cursor[0]
         if name:
             question = Question(f"Remove node {name}?", f"warpdeck node rm {name}")
-            self.confirmed(question, lambda: self.deck.core.node_remove(name))
+            self.confirmed(question, lambda: self.deck.core.node_remove(name), done=f"Removed node {name}")

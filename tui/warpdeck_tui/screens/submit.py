@@ -16,7 +16,6 @@ from textual import events, work
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
-from textual.screen import ModalScreen
 from textual.widgets import Input, Static, TextArea
 
 from warpdeck.base.errors import UserError
@@ -24,10 +23,9 @@ from warpdeck.client.submission import read_script
 from warpdeck_tui.data.connection import Core
 from warpdeck_tui.data.user_folders import in_own_thread
 from warpdeck_tui.deck import Deck
-from warpdeck_tui.screens.shared.deck_screen import Arrives
 from warpdeck_tui.screens.shared.dialogs import Ask, Fill
 from warpdeck_tui.screens.shared.key_line import DialogKeys
-from warpdeck_tui.table.bindings import bindings
+from warpdeck_tui.table.bindings import actions_at, bindings
 from warpdeck_tui.user_files.external_editor import edited
 from warpdeck_tui.user_files.presets import check_name
 from warpdeck_tui.viewmodels.jobs.form import (
@@ -47,14 +45,18 @@ from warpdeck_tui.viewmodels.jobs.form import (
 )
 from warpdeck_tui.viewmodels.jobs.form_sources import preset_of
 from warpdeck_tui.viewmodels.jobs.script import BARE
+from warpdeck_tui.widgets.choice_list import ChoiceList
 from warpdeck_tui.widgets.form import Form, show_or_hide
 from warpdeck_tui.widgets.form_fields import WHOLE_FORM, FieldError
 
+from .completed_form import CompletedForm
+from .field_choices import LISTED, PATHS
 from .sweep import SweepGrid
 
 if TYPE_CHECKING:
     from warpdeck_tui.screens.shared.form_opening import FormOpening
 
+CHOOSE_KEY = next(each.keys for each in actions_at("form") if each.id == "choose")
 TYPING_S = 0.4
 """Seconds without typing after which another scheduler is asked when the job would start. Each such question costs
 it a request. Our own scheduler is asked at each key.
@@ -72,6 +74,14 @@ class FormLine(Input):
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("form")
 
+    def on_key(self, event: events.Key) -> None:
+        """Open the list of the field. Without this, an input takes a blank as text before it looks for a binding."""
+        keys = cast(Deck, self.app).keymap.get("form.choose", CHOOSE_KEY)
+        if event.key in keys.split(",") and isinstance(self.screen, CompletedForm) and self.screen.has_list:
+            event.stop()
+            event.prevent_default()
+            self.screen.action_choose()
+
 
 class ScriptText(TextArea):
     """The text area of the script. Every key is typed as text, except the keys of its own context."""
@@ -84,14 +94,17 @@ class ScriptText(TextArea):
             self.select_all()
 
 
-class NewJob(Arrives[str], ModalScreen[str]):
+class NewJob(CompletedForm):
     """The form. Enter submits; the result is the new job's id, or "" if the user canceled.
 
     If the job is refused, the form stays open.
     """
 
+    hidden = ScriptText
+    VERTICAL_BREAKPOINTS = [(0, "-low"), (34, "-tall")]  # noqa: RUF012  (as Textual declares it)
+
     def __init__(self, core: Core, filling: FormOpening, sheet: Sheet) -> None:
-        super().__init__()
+        super().__init__(filling.deck)
         self._core = core
         self._filling = filling
         self._sheet = sheet
@@ -110,6 +123,7 @@ class NewJob(Arrives[str], ModalScreen[str]):
                 yield Form(FIELDS, self._sheet.values, line=FormLine, id="fields")
                 with Vertical(id="beside"):
                     yield ScriptText(self._sheet.text, id="text", compact=True, soft_wrap=False)
+                    yield ChoiceList(cast(Deck, self.app).palette, id="choices")
                     yield Static("", id="text-error", classes="error", markup=False)
             yield Static("", id="form-error", classes="error", markup=False)
             yield Static("", id="forecast", classes="forecast", markup=False)
@@ -130,8 +144,11 @@ class NewJob(Arrives[str], ModalScreen[str]):
         sheet = typed(self._sheet, field, event.value.strip())
         self._clear_corrected(sheet)
         self._changed(sheet, but=field)
-        if field in ("script", "folder"):
+        if field in PATHS:
+            self.close_list()
             self._read(but=field)
+        elif field in LISTED:
+            self.list_names()
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
         if not self.is_left and event.text_area.text != self._sheet.text:
@@ -170,6 +187,12 @@ class NewJob(Arrives[str], ModalScreen[str]):
         self.query_one("#title", Static).update(f"New job{source}")
         self.query_one("#command", Static).update(f"$ {command_line(sheet)}")
         self._look_ahead()
+
+    def value(self, field: str) -> str:
+        return self._sheet.value(field)
+
+    def show_path_error(self, field: str, error: UserError) -> None:
+        self._show_errors([FieldError(field, in_words(error))])
 
     @staticmethod
     def _path_of(sheet: Sheet) -> str:
@@ -259,6 +282,9 @@ class NewJob(Arrives[str], ModalScreen[str]):
         self.action_submit()
 
     def action_submit(self) -> None:
+        if self.choice_list.is_active:
+            self.take(self.choice_list.chosen)
+            return
         if self._busy:
             return
         wrong = check(self._sheet, now=time.time())
@@ -375,4 +401,8 @@ class NewJob(Arrives[str], ModalScreen[str]):
             self.query_one(f"#{found[0].field}").focus()
 
     def action_give_up(self) -> None:
-        self.dismiss("")
+        if self.choice_list.is_active:
+            self.close_list()
+            self.list_names()
+        else:
+            self.dismiss("")

@@ -33,8 +33,8 @@ PRESETS_FILE = "presets.json"
 class FormOpening:
     """Source of the initial values for the forms of one app."""
 
-    def __init__(self, app: Deck) -> None:
-        self._app = app
+    def __init__(self, deck: Deck) -> None:
+        self.deck = deck
 
     @property
     def _own_file(self) -> Path:
@@ -42,13 +42,13 @@ class FormOpening:
 
     @property
     def _site_file(self) -> Path:
-        return Path(self._app.core.paths.home) / PRESETS_FILE
+        return Path(self.deck.core.paths.home) / PRESETS_FILE
 
     def presets(self) -> Presets:
         """Return all presets. Files that cannot be used are reported to the user."""
         found, trouble = read_presets(self._own_file, self._site_file)
         for words in trouble:
-            self._app.notify(words, severity="warning", markup=False)
+            self.deck.notify(words, severity="warning", markup=False)
         return found
 
     def save(self, name: str, preset: Preset) -> None:
@@ -93,7 +93,7 @@ class FormOpening:
 
         Raises UserError.
         """
-        detail = await self._app.core.job(key)
+        detail = await self.deck.core.job(key)
         if detail.row.interactive or not (detail.script or detail.argv):
             raise UserError(
                 f"Job {detail.row.label} is an interactive session without a script",
@@ -119,8 +119,8 @@ class FormOpening:
 
     async def _jobs(self) -> list[JobRow]:
         """Return the user's submissions, the latest first. Raises UserError."""
-        user = self._app.board.user
-        return latest(await self._app.core.submissions(user, limit=LOOKED_AT), user=user)
+        user = self.deck.board.user
+        return latest(await self.deck.core.submissions(user, limit=LOOKED_AT), user=user)
 
 
 def _script_of_folder(folder: str) -> tuple[str, str] | None:
