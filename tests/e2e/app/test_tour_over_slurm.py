@@ -75,6 +75,7 @@ class Screen(NamedTuple):
 
 QUEUE = Screen(("queue", "list", "app", "moves"), (), "╭─.*(all jobs|jobs of ).* running, ")
 SESSIONS = Screen(("sessions",), ("5",), " forwarded ports ")
+OVERVIEW = Screen(("overview",), ("0",), "─ GPUs, last ")
 NODES = Screen(("nodes", "grid"), ("2",), r"╭─.* of \d+ GPUs allocated")
 NODE = Screen(("node",), ("2", "p"), "╭─.*node n")
 HISTORY = Screen(("history",), ("4",), "╭─.*history: ")
@@ -83,6 +84,7 @@ JOB = Screen(("job", "log"), ("3", "l"), r"\[Log\]")
 SITE = Screen(("admin",), ("6",), "╭─.*site: ", "partitions")
 SCREENS = {
     "queue": QUEUE,
+    "overview": OVERVIEW,
     "sessions": SESSIONS,
     "nodes": NODES,
     "node": NODE,
@@ -293,7 +295,7 @@ def test_changes_of_a_job_take_effect(tour: Tour, opens: str) -> None:
     def answer(key: str, text: str, field: str) -> None:
         select()
         tour.window.keys(key)
-        tour.window.shows(f"$ warpdeck update {job}")
+        tour.window.shows(f"$ scontrol update JobId={job} ")
         tour.window.keys("C-u")
         tour.window.type(text)
         tour.window.keys("Enter")
