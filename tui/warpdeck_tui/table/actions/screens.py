@@ -158,7 +158,7 @@ SCREEN_ACTIONS = (
         "attach",
         "a",
         "Attach",
-        "attach to its terminal; to detach, press Enter, then ~d",
+        "attach to its terminal; to detach: press Enter, then ~ d",
         "Attach",
         CHANGES,
     ),
