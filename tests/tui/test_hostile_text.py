@@ -111,7 +111,7 @@ WALKS: dict[str, Sequence[tuple[tuple[str, ...], str]]] = {
     "queue": (((), "llama-70b"), (("L",), "Time limit")),
     "many": ((("V", "c"), "Cancel"),),
     "palette": ((("colon", *"llama"), "Palette"),),
-    "nodes": ((("2",), "gpu08"), (("m",) * 4, "free:"), (("p",), "node gpu01")),
+    "nodes": ((("2",), "gpu08"), (("o",), "free:"), (("p",), "node gpu01")),
     "past": ((("2", "less_than_sign"), "averages over"),),
     "idle": ((("2", "I"), "wasted"),),
     "drain": ((("2", "d"), "Drain"),),

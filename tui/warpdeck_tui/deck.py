@@ -81,6 +81,9 @@ class Navigation(Protocol):
     def open_map_at(self, at: float) -> None:
         """Open the map of GPUs at a past time, in unix seconds."""
 
+    def open_node_page(self, name: str) -> None:
+        """Open the page of this node above the screen in front."""
+
     def open_user(self, user: str) -> None:
         """Open the queue, filtered to the jobs of this user."""
 
@@ -89,6 +92,12 @@ class Navigation(Protocol):
 
     def sort_queue(self, column: str) -> None:
         """Open the queue, sorted by this column."""
+
+    def open_queue(self, filter_text: str) -> None:
+        """Open the queue with the jobs of all users that match a filter."""
+
+    def open_history(self, filter_text: str) -> None:
+        """Open the history with a filter, above the screen in front."""
 
 
 class Forms(Protocol):
@@ -173,6 +182,9 @@ class Deck(Lender, Protocol):
         The file serves terminals that have neither of the other two. `shown` is displayed in place of the
         text if the text contains a secret.
         """
+
+    def offer_welcome(self) -> object:
+        """Show the welcome page if the queue is in front and there has never been a job."""
 
     async def take_back(self, key: str = "") -> None:
         """Undo the latest change, or the change with this key. If that is impossible, show why."""

@@ -67,10 +67,10 @@ PASTED = "qcyHRU Zn\nyes\rq"
 def test_pasted_text_triggers_no_keys(window: Tmux) -> None:
     window.paste(PASTED)
     window.keys("2")
-    window.shows("metric: utilization")
+    window.shows("utilization: low")
     window.paste(PASTED)
     window.keys("1")
-    window.hides("metric: utilization")
+    window.hides("utilization: low")
     window.keys("Enter")
     window.shows("[Log]")
     window.paste(PASTED)
@@ -92,7 +92,7 @@ def test_a_key_right_after_escape_is_a_separate_key(window: Tmux) -> None:
     window.keys("Enter")
     window.shows("[Log]")
     window.sends("1b", "32")
-    window.shows("metric: utilization")
+    window.shows("utilization: low")
     window.keys(":")
     window.type("usag")
     window.shows("usag")
@@ -119,9 +119,9 @@ def test_a_paste_of_ten_thousand_characters_is_inserted_as_text(window: Tmux) ->
     window.keys("Escape")
     window.hides("Enter Submit")
     window.keys("2")
-    window.shows("metric: utilization")
+    window.shows("utilization: low")
     window.keys("1")
-    window.hides("metric: utilization")
+    window.hides("utilization: low")
 
 
 def test_the_key_m_toggles_the_mouse_between_app_and_terminal(window: Tmux) -> None:
@@ -153,7 +153,7 @@ def test_signs_and_colors_match_the_terminal(
     window.keys("Enter")
     window.shows(running_sign)
     window.keys("2")
-    window.shows("metric: utilization")
+    window.shows("utilization: low")
     assert bool(TRUE_COLOR.search(window.screen("-e"))) is has_true_color
     window.keys("1", "Enter")
     window.shows("[Log]")
@@ -167,7 +167,7 @@ def test_signs_and_colors_match_the_terminal(
 def test_screen_updates_slow_down_without_focus(window: Tmux) -> None:
     """tmux reports the focus only if its user enables it, so only the test sends focus events here."""
     window.keys("2")
-    window.shows("metric: utilization")
+    window.shows("utilization: low")
     before = window.screen()
     eventually(lambda: window.screen() != before, what="the values change")
     window.sends("1b", "5b", "4f")
@@ -192,9 +192,9 @@ def test_the_app_stops_and_continues_with_job_control(window: Tmux) -> None:
         window.keys("Enter")
         window.shows("● R")
         window.keys("2")
-        window.shows("metric: utilization")
+        window.shows("utilization: low")
         window.keys("1")
-        window.hides("metric: utilization")
+        window.hides("utilization: low")
     window.keys("q")
     window.shows("$")
     assert_shell_works(window)

@@ -13,6 +13,7 @@ from warpdeck_tui.screens.job import JobScreen
 from warpdeck_tui.screens.node_add import NodeAdd
 from warpdeck_tui.screens.node_page import NodeScreen
 from warpdeck_tui.screens.nodes import NodesScreen
+from warpdeck_tui.screens.overview import OverviewScreen
 from warpdeck_tui.screens.queue import QueueScreen
 from warpdeck_tui.screens.reserve import Reserve
 from warpdeck_tui.screens.rule import RuleForm
@@ -27,16 +28,20 @@ from warpdeck_tui.screens.shared.job_list import FilterLine
 from warpdeck_tui.screens.submit import FormLine, NewJob, ScriptText
 from warpdeck_tui.screens.sweep import SweepGrid
 from warpdeck_tui.screens.usage import UsagePage
+from warpdeck_tui.screens.welcome import WelcomeScreen
 from warpdeck_tui.table.actions import ACTIONS, MEETINGS, PLACES, Action
 from warpdeck_tui.table.bindings import actions_at, clashes, key_line
 from warpdeck_tui.viewmodels.shell.help_layout import help_of
 from warpdeck_tui.widgets.cell_grid import CellGrid
 from warpdeck_tui.widgets.log.view import LogView
+from warpdeck_tui.widgets.panel_table import ChartPane
 from warpdeck_tui.widgets.scrolled_lines import ScrolledLines
 from warpdeck_tui.widgets.virtual_table import VirtualTable
 
 OWNERS: dict[str, tuple[type[DOMNode], ...]] = {
     "app": (DeckApp,),
+    "overview": (OverviewScreen,),
+    "welcome": (WelcomeScreen,),
     "queue": (QueueScreen,),
     "nodes": (NodesScreen,),
     "node": (NodeScreen,),
@@ -49,8 +54,8 @@ OWNERS: dict[str, tuple[type[DOMNode], ...]] = {
     "rule": (RuleForm,),
     "log": (LogView,),
     "grid": (CellGrid,),
-    "list": (VirtualTable,),
-    "moves": (LogView, CellGrid, VirtualTable, TextPane, ScrolledLines),
+    "list": (VirtualTable, ChartPane),
+    "moves": (LogView, CellGrid, VirtualTable, TextPane, ScrolledLines, ChartPane),
     "filter": (FilterLine,),
     "confirm": (Confirm,),
     "tasks": (ConfirmTasks,),
@@ -80,6 +85,7 @@ def test_a_key_conflict_is_detected_and_named() -> None:
     assert clashes([*ACTIONS, taken]) == ["c means both cancel and other in queue"]
     everywhere = ACTIONS[0]._replace(where="app", id="other", keys="l")
     assert {words.rpartition(" ")[2] for words in clashes([*ACTIONS, everywhere])} == {
+        "overview",
         "queue",
         "job",
         "history",

@@ -85,7 +85,7 @@ def test_the_command_line_contains_options_missing_in_the_script_file() -> None:
 
 def test_each_field_is_checked_separately() -> None:
     wrong = check(filled(wrap="true", time="soon", mem="many", gpus="2"), now=NOW)
-    assert [each.field for each in wrong] == ["mem", "time"]
+    assert [each.field for each in wrong] == ["time", "mem"]
     assert check(filled(wrap="true", more="--array=0-3 '"), now=NOW)[0].field == "more"
     assert [each.field for each in check(typed(from_file(), "wrap", "b"), now=NOW)] == ["wrap"]
     assert [each.field for each in check(Sheet(), now=NOW)] == ["script"]

@@ -18,6 +18,7 @@ KEYS_TO = {
     "history": ("1", "4"),
     "sessions": ("1", "5"),
     "admin": ("1", "6"),
+    "runs": ("1", "B"),
 }
 
 

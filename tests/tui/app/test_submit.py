@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 from pathlib import Path
 
 import pytest
 from tests.tui.app.app_pilot import AppPilot, run_app
 from textual import events
-from textual.widgets import TextArea
+from textual.widgets import Static, TextArea
 
 from warpdeck.base.errors import UserError
 from warpdeck.model import GpuRequest, Resources
@@ -106,9 +107,9 @@ async def test_the_form_shows_the_expected_start(folder: Path) -> None:
 async def test_the_script_and_the_fields_are_kept_in_sync(folder: Path) -> None:
     async with run_app(folder) as ui:
         await open_form(ui)
-        await ui.press("tab", "tab")
-        await ui.type("hostname")
         await ui.press("tab")
+        await ui.type("hostname")
+        await ui.press("tab", "tab")
         await ui.type("2")
         await ui.shows("#SBATCH --gpus=2", "$ warpdeck submit --gpus=2 --wrap hostname")
         ui.app.screen.query_one("#text").focus()
@@ -176,12 +177,69 @@ async def test_a_form_without_script_and_command_is_not_submitted(folder: Path) 
         assert not ui.cluster.controller.state.jobs
 
 
+async def test_the_last_expected_start_stays_until_the_next_one_is_known(folder: Path) -> None:
+    async with run_app(folder) as ui:
+        await open_form(ui)
+        await fill(ui, "wrap", "true")
+        await ui.shows("starts now on gpu01")
+        line = ui.app.screen.query_one("#forecast", Static)
+        shown: set[str] = set()
+        ui.field("gpus").value = "40"
+        while "never" not in str(line.content):
+            shown.add(str(line.content))
+            await asyncio.sleep(0)
+        assert shown == {"starts now on gpu01"}
+        assert line.has_class("-never")
+
+
+async def test_the_only_script_of_the_folder_is_filled_in(folder: Path) -> None:
+    (folder / "work/train.sh").write_text(SCRIPT)
+    (folder / "work/data.sh").write_text("no script")
+    (folder / "work/dir.sh").mkdir()
+    async with run_app(folder) as ui:
+        await open_form(ui)
+        await ui.shows("from train.sh, the only script of the folder", "#SBATCH -J from-script", "starts now")
+        assert ui.field("script").value == "train.sh"
+        assert ui.field("gpus").value == "2"
+        await ui.press("enter")
+        await ui.shows_notification("Submitted job 1")
+
+
+async def test_no_script_is_filled_in_if_there_are_several(folder: Path) -> None:
+    for name in ("a.sh", "b.sbatch"):
+        (folder / "work" / name).write_text(SCRIPT)
+    async with run_app(folder) as ui:
+        await open_form(ui)
+        assert ui.field("script").value == ""
+
+
+@pytest.mark.parametrize(
+    "keys, option",
+    [(("4",), "--gpus=4"), (("down", "9"), "--time=9"), (("up", "7"), "train.sh 7")],
+    ids=["GPUs", "time limit", "arguments"],
+)
+async def test_the_last_job_is_submitted_with_a_change_in_four_keys(
+    folder: Path, keys: tuple[str, ...], option: str
+) -> None:
+    (folder / "work/train.sh").write_text(SCRIPT)
+    async with run_app(folder) as ui:
+        await open_form(ui)
+        await ui.press("enter")
+        await ui.shows_notification("Submitted job 1")
+        taken = ("n", *keys, "enter")
+        assert len(taken) <= 4
+        await ui.press(*taken)
+        await ui.shows_notification("Submitted job 2")
+        assert option in ui.app.chronicle.rows()[0][1][1].text
+
+
 async def test_a_closed_form_cancels_its_lookups(folder: Path) -> None:
     async with run_app(folder) as ui:
         await open_form(ui)
         form = ui.app.screen
-        for number in range(100):  # a lookup may end before this check
-            await fill(ui, "wrap", f"true {number}")
+        for number in range(1000):  # a lookup may end before this check
+            ui.field("wrap").value = f"true {number}"
+            await asyncio.sleep(0)
             if any(each.node is form for each in ui.app.workers):
                 break
         else:
@@ -247,6 +305,6 @@ async def test_the_snapshot_of_a_job_can_be_read_and_compared(folder: Path) -> N
 async def test_a_long_paste_is_shown_at_its_end_and_keeps_the_layout(folder: Path) -> None:
     async with run_app(folder) as ui:
         await open_form(ui)
-        await ui.press("tab", "tab")
+        await ui.press("tab")
         ui.app.post_message(events.Paste("y" * 10_000 + "END"))
         await ui.shows("yyyEND", "or command", "code of job", "Enter Submit")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -87,6 +88,12 @@ def test_no_line_is_wider_than_the_timeline(width: int) -> None:
     for hours in (0.0, 0.3, 5, 13, 23.9):
         for line in lines(NOW - hours * HOUR_S, width=width):
             assert len(line) <= width, line
+
+
+def test_no_part_of_a_label_stays_beside_the_time_that_is_shown() -> None:
+    for minutes in range(0, 1440, 7):
+        axis = lines(NOW - minutes * 60, width=120)[2]
+        assert all(re.fullmatch(r"\d\d:\d\d", label) for label in axis.split()), axis
 
 
 def test_the_range_ends_now_or_contains_an_older_time() -> None:

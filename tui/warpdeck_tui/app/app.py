@@ -56,6 +56,8 @@ from .updates import Updates
 if TYPE_CHECKING:
     from warpdeck_tui.screens.shared.job_verbs import JobVerbs
 
+    from .welcome import Welcome
+
 
 class DeckApp(TerminalApp):
     """The full-screen app. It implements the protocol `Deck`."""
@@ -72,7 +74,7 @@ class DeckApp(TerminalApp):
         everybody: bool = False,
         readonly: bool = False,
         theme: str = "",
-        at: tuple[str, str] = ("queue", ""),
+        at: tuple[str, str] = ("", ""),
         moment: float | None = None,
         low_bandwidth: bool = False,
         plain_signs: bool = False,
@@ -99,7 +101,7 @@ class DeckApp(TerminalApp):
             self.refresher,
             DesktopNotifications(self),
             load_later=lambda: self.call_after_refresh(self._load_later),
-            on_ready=lambda: self.call_after_refresh(self._on_ready),
+            on_ready=lambda: self.call_after_refresh(self._state_is_complete),
         )
         self._start = Start(*at, moment)
         self._has_offered = False
@@ -148,7 +150,7 @@ class DeckApp(TerminalApp):
         self.set_interval(LOOK_S, self._look_at_themes)
         self.set_interval(SITE_LOOK_S, self._look_at_site)
         self._read_keys()
-        self.navigation.begin(self._start)
+        self.navigation.begin(self._start._replace(screen=self._start.screen or self.settings.start))
         # Connect only after the empty screen is drawn, because connecting may have to start a controller.
         self.call_after_refresh(self._watch)
 
@@ -211,12 +213,28 @@ class DeckApp(TerminalApp):
             self.front.draw()
             self.front.draw_top()
 
-    def _on_ready(self) -> None:
-        """Called when the complete state of a connection has arrived."""
+    def _state_is_complete(self) -> None:
+        """Called when the complete state of a connection has arrived.
+
+        The name must not begin with "on", because Textual would call the method for its own event Ready.
+        """
         self._look_at_site()
         if not self._has_offered:
             self._has_offered = True
             self._offer_sessions()
+        self.offer_welcome()
+
+    @work(exclusive=True, group="welcome")
+    async def offer_welcome(self) -> None:
+        """Show the welcome page if the queue is in front and there has never been a job."""
+        if not self.board.jobs and self.board.ready:
+            await self._welcome.offer()
+
+    @cached_property
+    def _welcome(self) -> Welcome:
+        from .welcome import Welcome  # Only a new home needs it.
+
+        return Welcome(self, self)
 
     def _offer_sessions(self) -> None:
         """Tell the user about sessions that no terminal shows, and move the cursor to the latest one.
@@ -320,6 +338,9 @@ class DeckApp(TerminalApp):
             self.tell_error(error)
         else:
             self.chronicle.add("warpdeck up")
+
+    def action_show_overview(self) -> None:
+        self.navigation.show(screens.OverviewScreen)
 
     def action_show_queue(self) -> None:
         self.navigation.show_queue()

@@ -76,13 +76,14 @@ class Updates:
 
     def told(self, delta: Delta) -> None:
         self._notifications.look(delta)
+        within_s = READINGS_S if has_readings_only(delta, self._board) else 0.0
         self._board.apply(delta)
         cluster = self._board.cluster
         cluster.trend.note(cluster.totals.util_pct, time.time())
         self._begin()
         if delta.ready:
             self._on_ready()
-        self._refresher.redraw_later()
+        self._refresher.redraw_later(within_s=within_s)
 
     def looked(self, engine: EngineRow) -> None:
         self._board.use_engine(engine)

@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from .job import JobScreen as JobScreen
     from .node_page import NodeScreen as NodeScreen
     from .nodes import NodesScreen as NodesScreen
+    from .overview import OverviewScreen as OverviewScreen
     from .sessions import SessionsScreen as SessionsScreen
     from .submit import NewJob as NewJob
     from .themes import ThemePicker as ThemePicker
+    from .welcome import WelcomeScreen as WelcomeScreen
 
 _HOMES = {
     "AdminScreen": "admin",
@@ -34,8 +36,10 @@ _HOMES = {
     "NewJob": "submit",
     "NodeScreen": "node_page",
     "NodesScreen": "nodes",
+    "OverviewScreen": "overview",
     "SessionsScreen": "sessions",
     "ThemePicker": "themes",
+    "WelcomeScreen": "welcome",
 }
 """Maps the name of a class to its module."""
 

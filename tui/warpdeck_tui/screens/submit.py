@@ -16,17 +16,16 @@ from textual import events, work
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
-from textual.screen import ModalScreen
 from textual.widgets import Input, Static, TextArea
 
 from warpdeck.base.errors import UserError
 from warpdeck.client.submission import read_script
 from warpdeck_tui.data.connection import Core
+from warpdeck_tui.data.user_folders import in_own_thread
 from warpdeck_tui.deck import Deck
-from warpdeck_tui.screens.shared.deck_screen import Arrives
 from warpdeck_tui.screens.shared.dialogs import Ask, Fill
 from warpdeck_tui.screens.shared.key_line import DialogKeys
-from warpdeck_tui.table.bindings import bindings
+from warpdeck_tui.table.bindings import actions_at, bindings
 from warpdeck_tui.user_files.external_editor import edited
 from warpdeck_tui.user_files.presets import check_name
 from warpdeck_tui.viewmodels.jobs.form import (
@@ -46,16 +45,25 @@ from warpdeck_tui.viewmodels.jobs.form import (
 )
 from warpdeck_tui.viewmodels.jobs.form_sources import preset_of
 from warpdeck_tui.viewmodels.jobs.script import BARE
+from warpdeck_tui.widgets.choice_list import ChoiceList
 from warpdeck_tui.widgets.form import Form, show_or_hide
 from warpdeck_tui.widgets.form_fields import WHOLE_FORM, FieldError
 
+from .completed_form import CompletedForm
+from .field_choices import LISTED, PATHS
 from .sweep import SweepGrid
 
 if TYPE_CHECKING:
     from warpdeck_tui.screens.shared.form_opening import FormOpening
 
+CHOOSE_KEY = next(each.keys for each in actions_at("form") if each.id == "choose")
 TYPING_S = 0.4
-"""Seconds without typing after which the controller is asked when the job would start."""
+"""Seconds without typing after which another scheduler is asked when the job would start. Each such question costs
+it a request. Our own scheduler is asked at each key.
+"""
+VERDICTS = ("now", "later", "never")
+SLOW_S = 0.05
+"""After an answer that took longer than this, the next question waits as long as the answer took."""
 
 
 class FormLine(Input):
@@ -65,6 +73,14 @@ class FormLine(Input):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("form")
+
+    def on_key(self, event: events.Key) -> None:
+        """Open the list of the field. Without this, an input takes a blank as text before it looks for a binding."""
+        keys = cast(Deck, self.app).keymap.get("form.choose", CHOOSE_KEY)
+        if event.key in keys.split(",") and isinstance(self.screen, CompletedForm) and self.screen.has_list:
+            event.stop()
+            event.prevent_default()
+            self.screen.action_choose()
 
 
 class ScriptText(TextArea):
@@ -78,14 +94,17 @@ class ScriptText(TextArea):
             self.select_all()
 
 
-class NewJob(Arrives[str], ModalScreen[str]):
+class NewJob(CompletedForm):
     """The form. Enter submits; the result is the new job's id, or "" if the user canceled.
 
     If the job is refused, the form stays open.
     """
 
+    hidden = ScriptText
+    VERTICAL_BREAKPOINTS = [(0, "-low"), (34, "-tall")]  # noqa: RUF012  (as Textual declares it)
+
     def __init__(self, core: Core, filling: FormOpening, sheet: Sheet) -> None:
-        super().__init__()
+        super().__init__(filling.deck)
         self._core = core
         self._filling = filling
         self._sheet = sheet
@@ -94,6 +113,8 @@ class NewJob(Arrives[str], ModalScreen[str]):
         self._busy = False
         self._told: list[FieldError] = []
         """The errors that are shown."""
+        self._asks = False
+        """Whether the scheduler is being asked when the job would start."""
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog form"):
@@ -102,6 +123,7 @@ class NewJob(Arrives[str], ModalScreen[str]):
                 yield Form(FIELDS, self._sheet.values, line=FormLine, id="fields")
                 with Vertical(id="beside"):
                     yield ScriptText(self._sheet.text, id="text", compact=True, soft_wrap=False)
+                    yield ChoiceList(cast(Deck, self.app).palette, id="choices")
                     yield Static("", id="text-error", classes="error", markup=False)
             yield Static("", id="form-error", classes="error", markup=False)
             yield Static("", id="forecast", classes="forecast", markup=False)
@@ -110,7 +132,7 @@ class NewJob(Arrives[str], ModalScreen[str]):
 
     def arrive(self) -> None:
         self._show_errors(())
-        self.query_one("#script").focus()
+        self.query_one("#gpus" if self._sheet.repeats else "#script").focus()
         self._changed(self._sheet)
 
     # ---- Keeping fields and script in sync
@@ -121,9 +143,12 @@ class NewJob(Arrives[str], ModalScreen[str]):
             return
         sheet = typed(self._sheet, field, event.value.strip())
         self._clear_corrected(sheet)
-        if field in ("script", "folder"):
-            sheet = self._read(sheet)
         self._changed(sheet, but=field)
+        if field in PATHS:
+            self.close_list()
+            self._read(but=field)
+        elif field in LISTED:
+            self.list_names()
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
         if not self.is_left and event.text_area.text != self._sheet.text:
@@ -131,18 +156,20 @@ class NewJob(Arrives[str], ModalScreen[str]):
             self._clear_corrected(sheet)
             self._changed(sheet)
 
-    def _read(self, sheet: Sheet) -> Sheet:
-        """Return the form with the text of the script, once the field names an existing script."""
-        path = self._path_of(sheet)
-        if path == self._path or not os.path.isfile(path):
-            return sheet
+    @work(exclusive=True, group="read")
+    async def _read(self, *, but: str = "") -> None:
+        """Read the script once the field names an existing one. The field `but` stays as the user types it."""
+        path = self._path_of(self._sheet)
+        if path == self._path:
+            return
         try:
-            sheet = opened(sheet, read_script(path))
+            text = await in_own_thread(lambda: read_script(path) if os.path.isfile(path) else None)
         except UserError as error:
             self._show_errors([FieldError("script", in_words(error))])
-            return sheet
-        self._path = path
-        return sheet
+            return
+        if text is not None and path == self._path_of(self._sheet):
+            self._path = path
+            self._changed(opened(self._sheet, text), but=but)
 
     def _changed(self, sheet: Sheet, *, but: str = "") -> None:
         """Show the new state of the form.
@@ -160,6 +187,12 @@ class NewJob(Arrives[str], ModalScreen[str]):
         self.query_one("#title", Static).update(f"New job{source}")
         self.query_one("#command", Static).update(f"$ {command_line(sheet)}")
         self._look_ahead()
+
+    def value(self, field: str) -> str:
+        return self._sheet.value(field)
+
+    def show_path_error(self, field: str, error: UserError) -> None:
+        self._show_errors([FieldError(field, in_words(error))])
 
     @staticmethod
     def _path_of(sheet: Sheet) -> str:
@@ -208,7 +241,8 @@ class NewJob(Arrives[str], ModalScreen[str]):
         """Replace the content of the form. If it names a script that was not read yet, the script is read."""
         self._show_errors(())
         self._path = self._path_of(sheet) if sheet.original else ""
-        self._changed(self._read(sheet))
+        self._changed(sheet)
+        self._read()
 
     def action_empty(self) -> None:
         self._use(Sheet({"folder": self._sheet.value("folder")}))
@@ -248,6 +282,9 @@ class NewJob(Arrives[str], ModalScreen[str]):
         self.action_submit()
 
     def action_submit(self) -> None:
+        if self.choice_list.is_active:
+            self.take(self.choice_list.chosen)
+            return
         if self._busy:
             return
         wrong = check(self._sheet, now=time.time())
@@ -260,12 +297,12 @@ class NewJob(Arrives[str], ModalScreen[str]):
     async def _submit(self, sheet: Sheet) -> None:
         cwd = os.path.abspath(os.path.expanduser(sheet.value("folder") or "."))
         try:
-            if not os.path.isdir(cwd):
+            if not await in_own_thread(lambda: os.path.isdir(cwd)):
                 self._show_errors([FieldError("folder", f"No such folder: {cwd}")])
                 return
             done = await self._core.submit(
                 sheet.value("script"),
-                text=self._text_of(sheet),
+                text=await self._text_of(sheet),
                 options=options_of(sheet),
                 cwd=cwd,
                 args=arguments(sheet),
@@ -283,32 +320,65 @@ class NewJob(Arrives[str], ModalScreen[str]):
         cast(Deck, self.app).chronicle.add(command_line(sheet))
         self.dismiss(str(done.job_id))
 
-    def _text_of(self, sheet: Sheet) -> str:
+    async def _text_of(self, sheet: Sheet) -> str:
         """Return the text of the script as it is shown.
 
         If the named script was never read, it is read now; may raise UserError.
         """
         path = self._path_of(sheet)
-        return sheet.text if path in ("", self._path) else read_script(path)
+        return sheet.text if path in ("", self._path) else await in_own_thread(lambda: read_script(path))
 
-    @work(exclusive=True, group="forecast")
-    async def _look_ahead(self) -> None:
-        """Show when the job would start, or why the scheduler cannot tell.
+    def _look_ahead(self) -> None:
+        """Have the expected start shown for the new state of the form."""
+        if not self._asks:
+            self._asks = True
+            self._keep_asking()
 
-        Nothing is shown for an incomplete form, because submitting it reports the errors.
+    @work(group="forecast")
+    async def _keep_asking(self) -> None:
+        """Show when the job would start, until this is done for the present state of the form.
+
+        One question is asked at a time. The last answer stays on the screen until the next one has come.
         """
-        await asyncio.sleep(TYPING_S)
-        sheet, words = self._sheet, cast(Deck, self.app).board.scheduler.reason("dry_run")
-        if not words and not check(sheet, now=time.time()):
-            cwd = os.path.abspath(os.path.expanduser(sheet.value("folder") or "."))
-            try:
-                found = await self._core.dry_run(
-                    sheet.value("script"), text=self._text_of(sheet), options=options_of(sheet), cwd=cwd
-                )
-                words = forecast_words(found, now=time.time())
-            except UserError as error:
-                words = in_words(error)
-        self.query_one("#forecast", Static).update(words)
+        asked, took_s = None, 0.0
+        try:
+            while asked is not self._sheet:
+                await asyncio.sleep(self._pause_s(took_s))
+                asked, begun = self._sheet, time.monotonic()
+                words, verdict = await self._expected_start(asked)
+                took_s = time.monotonic() - begun
+                self._show_forecast(words, verdict)
+        finally:
+            self._asks = False
+
+    def _pause_s(self, took_s: float) -> float:
+        if not cast(Deck, self.app).board.scheduler.is_own:
+            return TYPING_S
+        return min(took_s, TYPING_S) if took_s > SLOW_S else 0.0
+
+    async def _expected_start(self, sheet: Sheet) -> tuple[str, str]:
+        """Return the expected start in words and the verdict, or the reason why the scheduler cannot tell.
+
+        Nothing is returned for an incomplete form, because submitting it reports the errors.
+        """
+        words = cast(Deck, self.app).board.scheduler.reason("dry_run")
+        if words or check(sheet, now=time.time()):
+            return words, ""
+        cwd = os.path.abspath(os.path.expanduser(sheet.value("folder") or "."))
+        try:
+            text = await self._text_of(sheet)
+            found = await self._core.dry_run(
+                sheet.value("script"), text=text, options=options_of(sheet), cwd=cwd
+            )
+        except UserError as error:
+            return in_words(error), ""
+        return forecast_words(found, now=time.time()), found.verdict
+
+    def _show_forecast(self, words: str, verdict: str) -> None:
+        line = self.query_one("#forecast", Static)
+        line.update(words)
+        for each in VERDICTS:
+            line.set_class(each == verdict, f"-{each}")
 
     def _clear_corrected(self, sheet: Sheet) -> None:
         """Clear the shown errors that do not hold for this state of the form any more.
@@ -331,4 +401,8 @@ class NewJob(Arrives[str], ModalScreen[str]):
             self.query_one(f"#{found[0].field}").focus()
 
     def action_give_up(self) -> None:
-        self.dismiss("")
+        if self.choice_list.is_active:
+            self.close_list()
+            self.list_names()
+        else:
+            self.dismiss("")

@@ -23,11 +23,15 @@ LATER = (
         "warpdeck_tui.screens.shared.form_opening",
         "warpdeck_tui.data.submission",
     ),
-    *(f"warpdeck_tui.screens.{name}" for name in ("history", "sessions", "themes", "admin")),
+    *(
+        f"warpdeck_tui.screens.{name}"
+        for name in ("history", "sessions", "themes", "admin", "runs", "overview", "welcome")
+    ),
     "warpdeck_tui.data.server_start",
-    *(f"warpdeck_tui.viewmodels.{name}" for name in ("jobs.preview", "site.quota")),
+    "warpdeck_tui.viewmodels.jobs.preview",
     "warpdeck_tui.screens.shared.column_picker",
     "warpdeck_tui.app.left_sessions",
+    "warpdeck_tui.app.welcome",
     *(f"warpdeck_tui.{name}" for name in ("table.actions.requests", "viewmodels.shell.scheduler_line")),
     "warpdeck.snapshots",
 )

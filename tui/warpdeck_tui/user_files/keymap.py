@@ -46,6 +46,7 @@ PRESETS: dict[str, dict[str, str]] = {
         "job.code": "S",
         "queue.sort": "O",
         "history.sort": "O",
+        "runs.sort": "O",
         "queue.everybody": "0,u",
         "history.everybody": "0,u",
         "queue.cancel": "ctrl+k,c",

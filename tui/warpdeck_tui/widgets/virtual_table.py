@@ -46,7 +46,7 @@ slows down painting.
 """
 
 
-class _Drawn(NamedTuple):
+class Drawn(NamedTuple):
     """The content of a line when it was last painted. If it is equal, the line need not be painted again."""
 
     key: str
@@ -59,6 +59,8 @@ class VirtualTable(LineView):
     """The table: rows under a header line, with a cursor and, if `marks` is set, marked rows."""
 
     place = "list"
+    shows_cursor_always: ClassVar[bool] = True
+    """Whether the row under the cursor is marked also while another widget has the focus."""
     BINDINGS: ClassVar[list[BindingType]] = bindings("list")
 
     class _About(Message):
@@ -109,7 +111,7 @@ class VirtualTable(LineView):
         self._last_marked = ""
         self._sort: tuple[str, bool] = ("", False)
         self._words: re.Pattern[str] | None = None
-        self._drawn: dict[int, _Drawn | None] = {}
+        self._drawn: dict[int, Drawn | None] = {}
         self._placed: tuple[Placed, ...] = ()
         self._placed_for = -1
 
@@ -200,12 +202,13 @@ class VirtualTable(LineView):
             return self._blank(y, width)
         return self._row(line, width)
 
-    def _line_at(self, y: int) -> _Drawn | None:
+    def _line_at(self, y: int) -> Drawn | None:
         index = y - HEADER_LINES + self.scroll_offset.y
         if index >= len(self._source):
             return None
         key = self._source.key(index)
-        return _Drawn(key, self._source.row(index), index == self._cursor, key in self._marks)
+        under_cursor = index == self._cursor and (self.shows_cursor_always or self.has_focus)
+        return Drawn(key, self._source.row(index), under_cursor, key in self._marks)
 
     def _layout(self, width: int) -> tuple[Placed, ...]:
         if self._placed_for != width:
@@ -228,7 +231,7 @@ class VirtualTable(LineView):
         text = " " * self._gutter + (" " * gap(width - self._gutter)).join(texts)
         return finished([Segment(fit(text, width), style)], width, base=self.rich_style)
 
-    def _row(self, line: _Drawn, width: int) -> Strip:
+    def _row(self, line: Drawn, width: int) -> Strip:
         under = self._under(line)
         between = Segment(" " * gap(width - self._gutter), under)
         segments = self._gutter_of(line, under)
@@ -257,12 +260,12 @@ class VirtualTable(LineView):
         bar = [Segment(full, self._style(gauge.style, under)), Segment(rest, self._style("track", under))]
         return [*bar, Segment(f" {number}", under)]
 
-    def _under(self, line: _Drawn) -> Style:
+    def _under(self, line: Drawn) -> Style:
         if line.under_cursor:
             return self._styles.get("cursor" if self.has_focus else "cursor-blurred", PLAIN)
         return self._styles.get("marked", PLAIN) if line.marked else PLAIN
 
-    def _gutter_of(self, line: _Drawn, under: Style) -> list[Segment]:
+    def _gutter_of(self, line: Drawn, under: Style) -> list[Segment]:
         accent = self._styles.get("cursor-sign", PLAIN) + under
         segments = [Segment(CURSOR if line.under_cursor else " ", accent)]
         if self._takes_marks:

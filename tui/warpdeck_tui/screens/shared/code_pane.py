@@ -62,19 +62,19 @@ class CodePane(Vertical):
         yield Static("", id="codehead", markup=False)
         with Horizontal(id="codesplit"):
             yield VirtualTable(UNTITLED, self.deck.palette, empty="", id="codetree")
-            yield ScrolledLines(self.deck.palette, id="codefile")
-
-    def on_mount(self) -> None:
-        self._arrange()
+            file = ScrolledLines(self.deck.palette, id="codefile")
+            file.display = False
+            yield file
 
     def on_resize(self) -> None:
         self._arrange()
 
     def _arrange(self) -> None:
-        file = self.query_one(ScrolledLines)
-        was, file.display = file.display, self.size.width >= WIDE_FROM and bool(self._tree.files)
-        if file.display and not was:
-            self._preview(self.query_one(VirtualTable).cursor_key)
+        """Show the file beside the tree if there is space. A screen that is left early has no such widgets."""
+        for file in self.query(ScrolledLines):
+            was, file.display = file.display, self.size.width >= WIDE_FROM and bool(self._tree.files)
+            if file.display and not was:
+                self._preview(self.query_one(VirtualTable).cursor_key)
 
     def focus(self, scroll_visible: bool = True) -> CodePane:
         self.query_one(VirtualTable).focus(scroll_visible)

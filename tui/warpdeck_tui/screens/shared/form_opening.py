@@ -12,25 +12,29 @@ from warpdeck.base.errors import UserError
 from warpdeck.base.paths import config_dir
 from warpdeck.client.submission import read_script
 from warpdeck.protocol.job_rows import JobDetail, JobRow
+from warpdeck_tui.data.user_folders import in_own_thread, only_script
 from warpdeck_tui.deck import Deck
 from warpdeck_tui.user_files.presets import read_presets, remove_preset, save_preset
-from warpdeck_tui.viewmodels.jobs.form import Sheet, of_job, script_path
+from warpdeck_tui.viewmodels.jobs.form import Sheet, of_job, opened, script_path, typed
 from warpdeck_tui.viewmodels.jobs.form_sources import JOB, PRESET, choices, latest, with_preset
 from warpdeck_tui.viewmodels.jobs.preset import Preset, Presets
+from warpdeck_tui.widgets.cells import printable
 
 if TYPE_CHECKING:
     from warpdeck_tui.viewmodels import Line
 
 LOOKED_AT = 200
 """Number of the user's jobs that are listed. Each task of an array is a job of its own."""
+FOLDER_S = 0.5
+"""Seconds within which the working folder must be read. After that the form opens without a script."""
 PRESETS_FILE = "presets.json"
 
 
 class FormOpening:
     """Source of the initial values for the forms of one app."""
 
-    def __init__(self, app: Deck) -> None:
-        self._app = app
+    def __init__(self, deck: Deck) -> None:
+        self.deck = deck
 
     @property
     def _own_file(self) -> Path:
@@ -38,13 +42,13 @@ class FormOpening:
 
     @property
     def _site_file(self) -> Path:
-        return Path(self._app.core.paths.home) / PRESETS_FILE
+        return Path(self.deck.core.paths.home) / PRESETS_FILE
 
     def presets(self) -> Presets:
         """Return all presets. Files that cannot be used are reported to the user."""
         found, trouble = read_presets(self._own_file, self._site_file)
         for words in trouble:
-            self._app.notify(words, severity="warning", markup=False)
+            self.deck.notify(words, severity="warning", markup=False)
         return found
 
     def save(self, name: str, preset: Preset) -> None:
@@ -58,7 +62,7 @@ class FormOpening:
         remove_preset(self._own_file, key.removeprefix(PRESET))
 
     async def last(self) -> Sheet:
-        """Return the user's last submission, or an empty form if there is none.
+        """Return the user's last submission, or else a form with the only script of the working folder.
 
         The script has its present content.
         """
@@ -68,14 +72,28 @@ class FormOpening:
         # There is no connection, as the line at the top says. The user can fill in a form nevertheless.
         except UserError:
             pass
-        return Sheet({"folder": os.getcwd()})
+        return await self._of_folder(os.getcwd())
+
+    async def _of_folder(self, folder: str) -> Sheet:
+        """Return a form with the only script of this folder, or an empty one."""
+        sheet = Sheet({"folder": folder})
+        try:
+            async with asyncio.timeout(FOLDER_S):
+                found = await in_own_thread(lambda: _script_of_folder(folder))
+        except (UserError, TimeoutError):
+            return sheet
+        if found is None:
+            return sheet
+        name, text = found
+        source = f"{printable(name)}, the only script of the folder"
+        return opened(typed(sheet, "script", name), text)._replace(source=source)
 
     async def of_job(self, key: str, *, anew: bool = False) -> Sheet:
         """Return the submission of this job. With `anew`, its script has its present content.
 
         Raises UserError.
         """
-        detail = await self._app.core.job(key)
+        detail = await self.deck.core.job(key)
         if detail.row.interactive or not (detail.script or detail.argv):
             raise UserError(
                 f"Job {detail.row.label} is an interactive session without a script",
@@ -101,8 +119,19 @@ class FormOpening:
 
     async def _jobs(self) -> list[JobRow]:
         """Return the user's submissions, the latest first. Raises UserError."""
-        user = self._app.board.user
-        return latest(await self._app.core.submissions(user, limit=LOOKED_AT), user=user)
+        user = self.deck.board.user
+        return latest(await self.deck.core.submissions(user, limit=LOOKED_AT), user=user)
+
+
+def _script_of_folder(folder: str) -> tuple[str, str] | None:
+    """Return (name, text) of the only script of the folder, or None."""
+    name = only_script(folder)
+    if not name:
+        return None
+    try:
+        return name, read_script(os.path.join(folder, name))
+    except UserError:
+        return None
 
 
 def _script_now(detail: JobDetail) -> str | None:

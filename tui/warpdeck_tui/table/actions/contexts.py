@@ -1,7 +1,9 @@
 """The contexts of the actions, with their titles on the help page."""
 
 PLACES = {
+    "overview": "Overview",
     "queue": "Queue",
+    "welcome": "Welcome",
     "nodes": "Nodes and GPUs",
     "node": "Node",
     "job": "Job",
@@ -34,7 +36,9 @@ PLACES = {
     "usage": "Usage of finished jobs",
 }
 MEETINGS = (
+    ("overview", "list", "moves", "app"),
     ("queue", "list", "moves", "app"),
+    ("welcome", "moves", "app"),
     ("history", "list", "moves", "app"),
     ("runs", "list", "moves", "app"),
     ("sessions", "list", "moves", "app"),

@@ -29,19 +29,24 @@ from warpdeck_tui.widgets.form_fields import FieldError, FormField
 from .script import BARE, Pair, as_words, body_of, with_body, with_option, with_others
 
 FIELDS = (
-    FormField("folder", "folder", "current folder"),
-    FormField("script", "script", "train.sh"),
-    FormField("args", "arguments", "--lr 0.1"),
-    FormField("wrap", "or command", "python train.py"),
-    FormField("gpus", "GPUs", "1, or h100:2", option="gpus"),
-    FormField("cpus", "CPUs/task", "1", option="cpus-per-task"),
-    FormField("mem", "memory", "64G", option="mem"),
-    FormField("time", "time limit", "4:00:00", option="time"),
-    FormField("name", "job name", "default: the script name", option="job-name"),
-    FormField("sweep", "sweep", "lr=0.1,0.2 seed=1..5"),
-    FormField("more", "more", "--array=0-9 --hold"),
-    FormField("code", "code of job", "default: current code; or a job ID"),
+    FormField("folder", "folder"),
+    FormField("script", "script", "e.g. train.sh"),
+    FormField("wrap", "or command", "e.g. python train.py"),
+    FormField("args", "arguments", "e.g. --lr 0.1"),
+    FormField("gpus", "GPUs", "e.g. 1, or h100:2", option="gpus"),
+    FormField("time", "time limit", "e.g. 4:00:00", option="time"),
+    FormField("partition", "partition", option="partition"),
+    FormField("account", "account", option="account"),
+    FormField("qos", "QoS", option="qos"),
+    FormField("nodes", "nodes", "e.g. 2", option="nodes"),
+    FormField("cpus", "CPUs/task", "e.g. 8", option="cpus-per-task"),
+    FormField("mem", "memory", "e.g. 64G", option="mem"),
+    FormField("name", "job name", option="job-name"),
+    FormField("sweep", "sweep", "e.g. lr=0.1,0.2 seed=1..5"),
+    FormField("more", "more", "e.g. --array=0-9 --hold"),
+    FormField("code", "code of job", "e.g. 12"),
 )
+"""The fields. A hint begins with "e.g.", because without it a reader may take it for a value."""
 OPTIONS = {field.option: field.id for field in FIELDS if field.option}
 """Maps options to their fields. All other options are shown in the field "more"."""
 SCRIPT_TEXT = "text"
@@ -53,13 +58,14 @@ class Sheet(NamedTuple):
     """The state of the form.
 
     `text` is the script that would be submitted. `original` is the content of the script file, or "" if none
-    is named. `source` is a text that says where the values came from.
+    is named. `source` is a text that says where the values came from. `repeats` tells that they are those of a job.
     """
 
     values: Values = MappingProxyType({})
     text: str = BARE
     original: str = ""
     source: str = ""
+    repeats: bool = False
 
     def value(self, field: str) -> str:
         return self.values.get(field, "")
@@ -158,7 +164,7 @@ def of_job(detail: JobDetail, *, file_text: str | None, anew: bool = False) -> S
         values |= {"script": os.path.relpath(path, detail.submit_dir) if below else name}
         values |= {"args": shlex.join(args)}
     source = f"job {detail.row.label}"
-    return written(Sheet(values), text)._replace(original=file_text or "", source=source)
+    return written(Sheet(values), text)._replace(original=file_text or "", source=source, repeats=True)
 
 
 def script_path(detail: JobDetail) -> str:

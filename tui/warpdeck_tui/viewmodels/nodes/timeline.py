@@ -193,18 +193,23 @@ def _axis(shown: Range, at: float, here: int, room: int) -> Line:
         _write(chars, words, shown.column(tick, room) - len(words) // 2)
         number += 1
     label = time.strftime("%H:%M", time.localtime(at))
-    begin = max(0, min(room - len(label) - 2, here - len(label) // 2 - 1))
-    end = begin + len(label) + 2
-    # No half of another label stays beside the label of the time that is shown.
-    while begin > 0 and chars[begin - 1] != " ":
-        chars[begin - 1] = " "
-        begin -= 1
-    text = "".join(chars)
     first = max(0, min(room - len(label), here - len(label) // 2))
-    tail = text[end:]
-    cut = len(tail) - len(tail.lstrip(":0123456789"))
-    after = " " * (end - first - len(label)) + " " * cut + tail[cut:]
-    return (Cell(text[:first], "muted"), Cell(label, "title"), Cell(after, "muted"))
+    end = first + len(label)
+    # No part of another label stays beside the label of the time that is shown.
+    for column in (first - 1, end):
+        if 0 <= column < room:
+            _clear(chars, column)
+    text = "".join(chars)
+    return (Cell(text[:first], "muted"), Cell(label, "title"), Cell(text[end:], "muted"))
+
+
+def _clear(chars: list[str], at: int) -> None:
+    """Remove the label that contains this column."""
+    for step in (-1, 1):
+        column = at + (step > 0)
+        while 0 <= column < len(chars) and chars[column] != " ":
+            chars[column] = " "
+            column += step
 
 
 def _write(chars: list[str], words: str, first: int) -> None:

@@ -29,6 +29,38 @@ def quota(
     used = {(row.qos, row.account, row.user): _gpus(row.tres) or 0 for row in uses}
     mine = [row for row in shares if row.user == user]
     found = [*_of_qos(user, qos, used, mine), *_of_accounts(user, used, mine)]
+    return _tightest(found)
+
+
+def account_quota(row: ShareRow, shares: Iterable[ShareRow], uses: Iterable[UseRow]) -> Quota | None:
+    """Return the limit of GPUs that leaves the fewest for the user of `row` in its account, or None.
+
+    The limits of the account itself and of the accounts above it are for all of its users together.
+    """
+    used = {(each.qos, each.account, each.user): _gpus(each.tres) or 0 for each in uses}
+    found = list(_of_accounts(row.user, used, [row]))
+    accounts = {each.account: each for each in shares if not each.user}
+    name = row.account
+    for _ in range(len(accounts)):  # a limit, in case the tree has a cycle
+        account = accounts.get(name)
+        if account is None:
+            break
+        most = _limit(account.limits, "grp_tres")
+        if most is not None:
+            found.append(Quota(used.get(("", name, ""), 0), most))
+        name = account.parent
+    return _tightest(found)
+
+
+def qos_quota(level: QosRow, uses: Iterable[UseRow], user: str) -> Quota | None:
+    """Return the limit of GPUs that leaves the fewest for the user in this QoS, or None."""
+    used = {each.user: _gpus(each.tres) or 0 for each in uses if each.qos == level.name and not each.account}
+    limits = (("max_tres_per_user", user), ("grp_tres", ""))
+    found = ((_limit(level.limits, name), used.get(who, 0)) for name, who in limits)
+    return _tightest(Quota(count, most) for most, count in found if most is not None)
+
+
+def _tightest(found: Iterable[Quota]) -> Quota | None:
     return min(found, key=lambda each: each.most - each.used, default=None)
 
 
