@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from .node_page import NodeScreen as NodeScreen
     from .nodes import NodesScreen as NodesScreen
     from .sessions import SessionsScreen as SessionsScreen
+    from .shell import ShellSize as ShellSize
+    from .shell import ShellWait as ShellWait
     from .submit import NewJob as NewJob
     from .themes import ThemePicker as ThemePicker
 
@@ -33,6 +35,8 @@ _HOMES = {
     "NodeScreen": "node_page",
     "NodesScreen": "nodes",
     "SessionsScreen": "sessions",
+    "ShellSize": "shell",
+    "ShellWait": "shell",
     "ThemePicker": "themes",
 }
 """Maps the name of a class to its module."""

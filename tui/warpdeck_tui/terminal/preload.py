@@ -23,7 +23,7 @@ LATER = (
         "warpdeck_tui.screens.shared.form_opening",
         "warpdeck_tui.data.submission",
     ),
-    *(f"warpdeck_tui.screens.{name}" for name in ("history", "sessions", "themes", "admin", "runs")),
+    *(f"warpdeck_tui.screens.{name}" for name in ("history", "sessions", "shell", "themes", "admin", "runs")),
     "warpdeck_tui.data.server_start",
     "warpdeck_tui.viewmodels.jobs.preview",
     "warpdeck_tui.screens.shared.column_picker",
