@@ -14,7 +14,8 @@ peer=/var/cache/warpdeck-tests/slurm # Slurm's own commands and daemons, unpacke
 [ -x $peer/root/usr/sbin/slurmctld ] && [ -x $peer/root/usr/sbin/slurmrestd ] \
     && [ -n "$(find $peer/root/usr/lib -name Slurm.pm)" ] || unpack=$peer
 for suite in bullseye trixie forky; do # the versions 20.11, 24.11 and 26.05 of Slurm
-    [ -x $peer-$suite/root/usr/sbin/slurmctld ] || ! [ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || suites="${suites-} $suite"
+    [ -x $peer-$suite/root/usr/sbin/slurmctld ] && { [ $suite = bullseye ] || [ -n "$(find $peer-$suite/root/usr/lib -name auth_jwt.so)" ]; } ||
+        ! [ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || suites="${suites-} $suite"
 done
 editor=/var/cache/warpdeck-tests/code-server # the editor of `warpdeck code`, of a version that runs on Debian's node
 [ -e $editor/done ] || build=$editor

@@ -91,10 +91,10 @@ def jobs() -> list[JobRow]:
     """Return jobs in every state that the queue shows."""
     ahead = WhyRow(
         code="Priority",
-        sentence="waits for 8 GPUs of type h100 on one node, at most 4 are free on one; 101 (alice) is to end first",
+        sentence="needs 8 GPUs of type h100 on one node; best is gpu02 with 4 free",
         expected_start=NOW + 4100,
     )
-    held = WhyRow(code="JobHeldUser", sentence="held; `warpdeck release 131` lets it go")
+    held = WhyRow(code="JobHeldUser", sentence="held; `warpdeck release 131` releases it")
     limit = WhyRow(code="QOSMaxGRESPerUser", sentence="QoS normal lets carol have 8 GPUs, and she has 8")
     task: dict[str, Any] = {"array_job_id": 104, "name": "vit-sweep", "user": "bob"}
     return [

@@ -13,7 +13,7 @@ from warpdeck.base.errors import UserError
 from warpdeck.protocol.job_rows import JobRow
 from warpdeck.protocol.results import Reloaded
 
-from .data.action_log import ActionLog
+from .data.action_log import ActionLog, Undo
 from .data.client_state import ClientState
 from .data.connection import Core
 from .table.actions import Action
@@ -81,8 +81,23 @@ class Navigation(Protocol):
     def open_map_at(self, at: float) -> None:
         """Open the map of GPUs at a past time, in unix seconds."""
 
+    def open_node_page(self, name: str) -> None:
+        """Open the page of this node above the screen in front."""
+
     def open_user(self, user: str) -> None:
         """Open the queue, filtered to the jobs of this user."""
+
+    def filter_queue(self, text: str) -> None:
+        """Open the queue with this filter."""
+
+    def sort_queue(self, column: str) -> None:
+        """Open the queue, sorted by this column."""
+
+    def open_queue(self, filter_text: str) -> None:
+        """Open the queue with the jobs of all users that match a filter."""
+
+    def open_history(self, filter_text: str) -> None:
+        """Open the history with a filter, above the screen in front."""
 
 
 class Forms(Protocol):
@@ -155,12 +170,21 @@ class Deck(Lender, Protocol):
     def tell_reloaded(self, reloaded: Reloaded) -> None:
         """Show which settings changed when config.toml was read again."""
 
+    def tell_done(self, words: str, command: str, undo: Undo | None = None) -> None:
+        """Record a change in the action log, and tell the user about it and about the key that undoes it."""
+
+    def ask_drain(self, name: str) -> None:
+        """Ask for the reason and drain the node with this name or, if it is drained already, ask and resume it."""
+
     def copy(self, text: str, *, shown: str = "") -> None:
         """Copy the text to the terminal's clipboard (OSC 52), to the buffer of tmux and to a file.
 
         The file serves terminals that have neither of the other two. `shown` is displayed in place of the
         text if the text contains a secret.
         """
+
+    def offer_welcome(self) -> object:
+        """Show the welcome page if the queue is in front and there has never been a job."""
 
     async def take_back(self, key: str = "") -> None:
         """Undo the latest change, or the change with this key. If that is impossible, show why."""

@@ -49,14 +49,14 @@ def start(
     options: Options,
     *,
     everybody: bool = False,
-    at: tuple[str, str] = ("queue", ""),
+    at: tuple[str, str] = ("", ""),
     moment: float | None = None,
 ) -> int:
     """Open the app with these options, and return its exit code.
 
-    `at` names the first screen and its job or node. If `moment` is given, the screen shows the state at that
-    time (unix seconds). Without a terminal that can show the app, print the screen once as plain text. Raises
-    UserError.
+    `at` names the first screen, or "" for that of the user's settings, and its job or node. If `moment` is given, the
+    screen shows the state at that time (unix seconds). Without a terminal that can show the app, print the screen once
+    as plain text. Raises UserError.
     """
     if os.environ.get("TEXTUAL_DRIVER") == WEB_DRIVER:
         end_with_parent()
@@ -79,7 +79,7 @@ def _print_plain(reason: str, *, everybody: bool, at: tuple[str, str], moment: f
     from warpdeck.base.paths import default_paths
     from warpdeck_tui import plain
 
-    screen, what = at
+    screen, what = at[0] or "queue", at[1]
     command = " ".join(filter(None, ("warpdeck screen", screen, what, "--plain")))
     print(f"warpdeck: {reason}, so the app is not opened; this is `{command}`", file=sys.stderr)
     return plain.main(default_paths(), screen, what=what, everybody=everybody, at=moment, as_json=False)

@@ -69,6 +69,11 @@ class ThemeManager:
         return sorted(self._themes.values(), key=lambda each: (not each.dark, not is_ours(each), each.name))
 
     @property
+    def now(self) -> str:
+        """The name of the current theme."""
+        return str(self._app.theme)
+
+    @property
     def names(self) -> list[str]:
         """The names of all themes, in the same order."""
         return [theme.name for theme in self.themes]

@@ -25,6 +25,17 @@ class SiteGatewayRow(msgspec.Struct, frozen=True, kw_only=True):
     """Questions that each gateway asks Slurm itself, such as queue -> "PrivateData=jobs"."""
 
 
+class RestRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The slurmrestd that the user's settings name as a source of the queue."""
+
+    url: str = ""
+    """Its address; "" if it may not have the token."""
+    version: str = ""
+    """The version of data_parser in which it has answered last; "" if it has not answered."""
+    problem: str = ""
+    """The reason why Slurm's commands are run instead; "" if there is none."""
+
+
 class EngineRow(msgspec.Struct, frozen=True, kw_only=True):
     """The scheduler behind the API server, and the age of the data that it shows."""
 
@@ -40,6 +51,8 @@ class EngineRow(msgspec.Struct, frozen=True, kw_only=True):
     """The number of requests (RPCs) to slurmctld in a minute, at the present intervals."""
     site_gateway: SiteGatewayRow | None = None
     """The process of the site that asks Slurm for this gateway; None if there is none."""
+    rest: RestRow | None = None
+    """The slurmrestd that is asked for the queue; None if the settings name none."""
 
 
 class AheadRow(msgspec.Struct, frozen=True, kw_only=True):

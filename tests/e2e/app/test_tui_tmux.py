@@ -294,8 +294,9 @@ def test_a_smaller_window_keeps_the_important_columns(home: Home, window: Tmux) 
     window.resize(60, 12)
     window.shows("q Quit")
     window.shows("◌ PD")
+    window.hides("UTIL")
     window.resize(120, 30)
-    window.shows("LIMIT")
+    window.shows("UTIL")
 
 
 def test_no_text_of_the_app_is_left_after_a_resize(home: Home, window: Tmux) -> None:

@@ -14,13 +14,17 @@ import json
 import os
 import shlex
 import shutil
+import socket
 import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Self
+
+from tests.support.waiting import eventually
 
 SCRIPT = Path(__file__).with_name("slurm.sh")
 PACKAGES = Path("/var/cache/warpdeck-tests/slurm")
@@ -99,8 +103,9 @@ class RealSlurm:
     `site` holds the lines of slurm.conf from SelectTypeParameters on, and `gres` is gres.conf. With
     `accounting`, slurmdbd and its database keep the history, which takes two more seconds to start.
     `accounts` are then command lines of sacctmgr that create accounts, users and QoS. `version` is one of
-    VERSIONS; only the default one has accounting. With `own_names`, the jobs of a node see its name as the
-    name of their machine, as on nodes that are machines. Otherwise all of them see HOST.
+    VERSIONS; the database does not run with 20.11, whose libraries are too old for it. With `own_names`, the jobs
+    of a node see its name as the name of their machine, as on nodes that are machines. Otherwise all of them see
+    HOST. With `tokens`, `scontrol token` gives users tokens for slurmrestd.
     """
 
     def __init__(
@@ -113,6 +118,7 @@ class RealSlurm:
         accounts: Sequence[str] = (),
         version: str = "22.05",
         own_names: bool = False,
+        tokens: bool = False,
     ) -> None:
         suite = SUITES.get(version, "")
         packages = Path(f"{PACKAGES}-{suite}") if suite else PACKAGES
@@ -123,9 +129,11 @@ class RealSlurm:
         self.folder = Path(tempfile.mkdtemp(prefix="wdp", dir="/tmp"))
         self.folder.chmod(0o755)
         (self.folder / "root").symlink_to(packages / "root")
-        (self.folder / "site.conf").write_text(site.replace(NO_ACCOUNTING, "") if accounting else site)
+        site = site.replace(NO_ACCOUNTING, "") if accounting else site
+        (self.folder / "site.conf").write_text(site + (self._token_key() if tokens else ""))
         if accounting:
             (self.folder / "accounting").write_text("".join(f"{line}\n" for line in accounts))
+            (self.folder / "mariadb").symlink_to(PACKAGES / "root")
         (self.folder / "nodes").write_text("\n".join(nodes) + "\n")
         if own_names:
             (self.folder / "own_names").touch()
@@ -136,6 +144,13 @@ class RealSlurm:
         (self.folder / "hosts").write_text(f"127.0.0.1 localhost {HOST} {' '.join(nodes)}\n")
         self._init: subprocess.Popen[str] | None = None
         self._pid = 0
+
+    def _token_key(self) -> str:
+        """Create a key for tokens, and return the lines of slurm.conf for it."""
+        key = self.folder / "jwt.key"
+        key.write_bytes(os.urandom(32))
+        key.chmod(0o600)
+        return f"AuthAltTypes=auth/jwt\nAuthAltParameters=jwt_key={key}\n"
 
     def __enter__(self) -> Self:
         values = {"address": ADDRESS, "script": SCRIPT, "folder": self.folder, "port": PORT, "host": HOST}
@@ -273,6 +288,40 @@ class RealSlurm:
         result = self.run(["setpriv", *REST, ANSWER], data=request)
         assert result.out.startswith("HTTP/1.1 200 "), f"{path}: {result.out}{result.err}"
         return json.JSONDecoder().raw_decode(result.out.partition("\n\n")[2])[0]
+
+    def token(self) -> str:
+        """Return a token of root for slurmrestd."""
+        return self.ok("scontrol", "token", "lifespan=3600").strip().removeprefix("SLURM_JWT=")
+
+    @contextmanager
+    def slurmrestd(self) -> Iterator[Path]:
+        """Run slurmrestd for callers with a token, and yield the path of its socket."""
+        folder = self.folder / "rest"
+        folder.mkdir()
+        folder.chmod(0o777)
+        path, log_path = folder / "socket", self.folder / "slurmrestd.log"
+        daemon = ("slurmrestd", "-a", "rest_auth/jwt", "-s", "slurmctld", f"unix:{path}")
+        with log_path.open("wb") as log:
+            process = subprocess.Popen(
+                [*self._prefix("/", "root"), "setpriv", *REST[:-2], *daemon],
+                env=_plain_environ() | {"SLURM_JWT": "daemon"},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        try:
+            eventually(lambda: _listens(path), timeout_s=UP_S, what=f"slurmrestd listens; see {log_path}")
+            yield path
+        finally:
+            process.terminate()
+            process.wait()
+            shutil.rmtree(folder)
+
+
+def _listens(path: Path) -> bool:
+    """Return whether a server listens at a Unix socket."""
+    with socket.socket(socket.AF_UNIX) as client:
+        return client.connect_ex(str(path)) == 0
 
 
 def _plain_environ() -> dict[str, str]:

@@ -164,7 +164,7 @@ async def test_a_change_of_a_default_time_limit_cannot_be_undone(folder: Path) -
         await ui.cluster.submit("endless")
         await ui.shows("endless")
         await ui.press("colon", *"limit", "space", "1")
-        await ui.shows("Limit job 1")
+        await ui.shows("Time limit of job 1")
         await ui.press("enter")
         await ui.shows("Time limit of job 1")
         await ui.type("1:00:00")

@@ -42,7 +42,7 @@ async def test_a_waiting_job_shows_its_full_reason(folder: Path) -> None:
         await ui.press("escape", "enter")
         await ui.shows("[Details]", "reason Resources:")
         text = " ".join(ui.text().replace("│", " ").split())
-        assert "waits for 4 GPUs, 1 CPU on one node: best is gpu0" in text and "with 0 GPUs free" in text
+        assert "needs 4 GPUs on one node; best is gpu0" in text and "with 0 free" in text
 
 
 async def test_a_waiting_job_shows_the_jobs_ahead_and_helpful_changes(folder: Path) -> None:

@@ -62,8 +62,8 @@ def text(listing: Listing, line: int) -> list[str]:
 
 
 def test_a_narrow_column_starts_with_the_missing_resource() -> None:
-    why = WhyRow(code="Resources", sentence="waits for 4 GPUs on one node: best is n05 with 2 GPUs free")
-    assert where(job(1, why=why), NOW).text == "best is n05 with 2 GPUs free"
+    why = WhyRow(code="Resources", sentence="needs 4 GPUs on one node; best is n05 with 2 free")
+    assert where(job(1, why=why), NOW).text == "best is n05 with 2 free"
     after = "waits for job 57 to end (afterok)"
     assert where(job(2, why=WhyRow(code="Dependency", sentence=after)), NOW).text == after
 

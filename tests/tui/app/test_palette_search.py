@@ -15,6 +15,7 @@ from warpdeck.protocol.job_rows import JobRow
 from warpdeck.protocol.node_rows import NodeRow
 from warpdeck_tui.command_palette import SLICE, Objects
 from warpdeck_tui.screens.shared.job_list import FilterLine
+from warpdeck_tui.viewmodels.shell.palette_verbs import verb_of
 from warpdeck_tui.viewmodels.shell.search_index import (
     HELP,
     KEY,
@@ -25,7 +26,6 @@ from warpdeck_tui.viewmodels.shell.search_index import (
     find_nodes,
     find_users,
     score_of_action,
-    verb_of,
 )
 
 
@@ -58,7 +58,7 @@ def test_jobs_are_ordered_by_match_quality_and_then_newest_first() -> None:
 
 
 def test_an_action_finds_only_jobs_that_allow_it() -> None:
-    assert verb_of("can llm") == ("cancel", "llm") and verb_of("hold ") == ("", "hold ")
+    assert verb_of("can llm") == ("cancel", "llm") and verb_of("hold ") == ("hold", "")
     assert verb_of("re 12") == ("", "re 12")  # release or requeue
     assert [(thing.kind, thing.title) for thing in find_jobs(JOBS, "requeue 120")] == [
         ("requeue", "Requeue job 120")
@@ -159,7 +159,7 @@ async def test_the_palette_asks_for_a_jobs_priority(folder: Path) -> None:
         await ui.shows("third")
         await ui.press("colon")
         await ui.type("prio 3")
-        await ui.shows("Priority job 3")
+        await ui.shows("Priority of job 3")
         await ui.press("enter")
         await ui.shows("Priority of job 3", "nice=0")
 

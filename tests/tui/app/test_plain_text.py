@@ -20,6 +20,14 @@ from warpdeck_tui.plain import SCREENS, PlainRequest, screen_text
 from warpdeck_tui.terminal.glyph_sets import in_words
 
 EXPECTED_TEXTS = {
+    "overview": (
+        "GPUs, last 24 hours",
+        "from ",
+        "% allocated",
+        "My jobs  2 running",
+        "llama",
+        "No job failed",
+    ),
     "queue": ("JOB", "llama", "R", "gpu01"),
     "gpus": ("utilization:", "gpu01 mixed: ", "%", "owner:"),
     "nodes": ("NODE", "gpu02"),

@@ -28,7 +28,7 @@ from warpdeck_tui.viewmodels.shell.strips import (
 from warpdeck_tui.viewmodels.site.cluster_totals import POINT_S, POINTS, ClusterNow, Totals, Trend
 from warpdeck_tui.viewmodels.site.quota import Quota, quota
 
-KEYS = {tab.action: str(number) for number, tab in enumerate(TABS, 1)}
+KEYS = {tab.action: str(number) for number, tab in enumerate(TABS)}
 BUSY = ClusterFacts(
     totals=Totals(gpus=64, held_gpus=50, cpus=100, down=1, drained=2),
     trend=(80.0, 90.0, 84.0),

@@ -146,14 +146,14 @@ def test_a_waiting_job_shows_its_expected_start_and_reason() -> None:
     cells = job_row(row(why=why), DEFAULT_COLUMNS, now=NOW)
     assert cells[6].text == "≈1h00"
     assert cells[-1].text == "waits for 8 GPUs"
-    assert words(in_full(row(why=why), now=NOW)).endswith("Expected start: in about 1h00.")
+    assert words(in_full(row(why=why), now=NOW)).endswith(" (in 1h00)")
 
 
 def test_an_overdue_start_is_shown_as_soon() -> None:
     why = WhyRow(code="Resources", sentence="waits for 8 GPUs", expected_start=NOW - 60)
     waits = row(why=why)
     assert job_row(waits, DEFAULT_COLUMNS, now=NOW)[6].text == "soon"
-    assert words(in_full(waits, now=NOW)).endswith("Expected start: soon.")
+    assert words(in_full(waits, now=NOW)).endswith("; soon")
     assert words(job_view.status(waits, now=NOW)).startswith(" expected start soon:")
     assert any("soon, later than expected" in words(line) for line in details(JobDetail(row=waits)))
 
@@ -253,7 +253,10 @@ def test_an_action_on_waiting_array_tasks_excludes_started_ones() -> None:
     assert question.text == "Cancel 7 pending tasks of array 2?"
     assert question.command == "warpdeck cancel --state PD '2_[3-9]'"
     assert len(question.lines) == 1 and "7 pending tasks" in question.lines[0]
-    assert question.effect == "Ends 7 pending tasks; 1 running task stays"
+    assert question.effect.split("\n") == [
+        "Ends 7 pending tasks; 1 running task stays",
+        "There is no undo; warpdeck rerun submits a job again",
+    ]
     assert names_of(rest) == targets("hold", [rest], [rest, task]) == ["2_[3-9]"]
     assert targets("cancel", [rest, task], [rest, task]) == ["2"]
     other = running(5)

@@ -18,7 +18,7 @@ from warpdeck.base.paths import OWN, SLURM, Paths, chosen_engine, default_paths
 from warpdeck.cli.main import main
 from warpdeck.cli.shared.engine_offer import ask, is_undecided
 from warpdeck.cli.verbs.completion import complete
-from warpdeck.cli.verbs.control import engine_text, site_gateway_lines
+from warpdeck.cli.verbs.control import engine_text, rest_line, site_gateway_lines
 from warpdeck.library.asyncclient import AsyncClient
 
 
@@ -276,6 +276,27 @@ def test_the_status_tells_whether_the_site_gateway_asks_slurm(
     row: dict[str, object] | None, lines: list[str]
 ) -> None:
     assert site_gateway_lines(row) == lines
+
+
+@pytest.mark.parametrize(
+    ("row", "line"),
+    [
+        (
+            {"url": "unix:/run/s", "version": "v0.0.45", "problem": ""},
+            "slurmrestd: unix:/run/s answers for the queue, in data_parser v0.0.45",
+        ),
+        (
+            {"url": "https://s", "version": "", "problem": ""},
+            "slurmrestd: https://s was not asked yet",
+        ),
+        (
+            {"url": "https://s", "version": "", "problem": "it does not answer within 10 s"},
+            "slurmrestd: not used now: it does not answer within 10 s; this gateway runs squeue",
+        ),
+    ],
+)
+def test_the_status_tells_whether_slurmrestd_answers(row: dict[str, str], line: str) -> None:
+    assert rest_line(row) == line
 
 
 def test_no_site_gateway_is_started_in_a_folder_that_cannot_be_created(

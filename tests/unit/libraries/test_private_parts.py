@@ -31,6 +31,13 @@ CLASS_PARTS = (
     ("textual.drivers.linux_driver", "LinuxDriver", "_sigtstp_application", "the app stops under a shell"),
     ("textual.drivers.linux_driver", "LinuxDriver", "_sigcont_application", "the same"),
     ("textual.widgets._toast", "ToastRack", "_toast_id", "containers of expired notices are removed"),
+    (
+        "textual.command",
+        "CommandPalette",
+        "_action_command_list",
+        "Enter waits for the results of the palette",
+    ),
+    ("textual.command", "CommandPalette", "_GATHER_COMMANDS_GROUP", "the same"),
     ("textual._xterm_parser", "XTermParser", "feed", "Esc and a key typed soon after it are two keys"),
     ("aiosqlite", "Connection", "_execute", "sqlite: one transaction is one call in the database's thread"),
     ("aiosqlite", "Connection", "_conn", "sqlite: the same"),

@@ -22,7 +22,7 @@ from warpdeck.protocol.job_rows import JobRow
 from warpdeck.protocol.results import Reloaded
 from warpdeck_tui import screens
 from warpdeck_tui.command_palette import WHAT_IS_FOUND, Actions, Objects, Palette
-from warpdeck_tui.data.action_log import ActionLog
+from warpdeck_tui.data.action_log import ActionLog, Undo
 from warpdeck_tui.data.client_state import ClientState
 from warpdeck_tui.data.connection import Core
 from warpdeck_tui.deck import Command
@@ -32,7 +32,6 @@ from warpdeck_tui.table.bindings import (
     actions_at,
     bindings,
     command_of,
-    help_lines,
     key_words,
     keys_of,
     looks_only,
@@ -51,11 +50,13 @@ from .navigation import Navigator, Start
 from .refresher import Refresher
 from .site_facts import LOOK_S as SITE_LOOK_S
 from .site_facts import look_at_site
-from .undo import undo_change
+from .undo import undo_change, undo_hint
 from .updates import Updates
 
 if TYPE_CHECKING:
     from warpdeck_tui.screens.shared.job_verbs import JobVerbs
+
+    from .welcome import Welcome
 
 
 class DeckApp(TerminalApp):
@@ -73,7 +74,7 @@ class DeckApp(TerminalApp):
         everybody: bool = False,
         readonly: bool = False,
         theme: str = "",
-        at: tuple[str, str] = ("queue", ""),
+        at: tuple[str, str] = ("", ""),
         moment: float | None = None,
         low_bandwidth: bool = False,
         plain_signs: bool = False,
@@ -149,7 +150,7 @@ class DeckApp(TerminalApp):
         self.set_interval(LOOK_S, self._look_at_themes)
         self.set_interval(SITE_LOOK_S, self._look_at_site)
         self._read_keys()
-        self.navigation.begin(self._start)
+        self.navigation.begin(self._start._replace(screen=self._start.screen or self.settings.start))
         # Connect only after the empty screen is drawn, because connecting may have to start a controller.
         self.call_after_refresh(self._watch)
 
@@ -221,6 +222,19 @@ class DeckApp(TerminalApp):
         if not self._has_offered:
             self._has_offered = True
             self._offer_sessions()
+        self.offer_welcome()
+
+    @work(exclusive=True, group="welcome")
+    async def offer_welcome(self) -> None:
+        """Show the welcome page if the queue is in front and there has never been a job."""
+        if not self.board.jobs and self.board.ready:
+            await self._welcome.offer()
+
+    @cached_property
+    def _welcome(self) -> Welcome:
+        from .welcome import Welcome  # Only a new home needs it.
+
+        return Welcome(self, self)
 
     def _offer_sessions(self) -> None:
         """Tell the user about sessions that no terminal shows, and move the cursor to the latest one.
@@ -249,6 +263,22 @@ class DeckApp(TerminalApp):
         self.notify(
             f"{printable(error.message)}\n{printable(error.hint)}".strip(), severity="error", markup=False
         )
+
+    def tell_done(self, words: str, command: str, undo: Undo | None = None) -> None:
+        """Record a change in the action log, and tell the user about it and about the key that undoes it."""
+        self.chronicle.add(command, undo)
+        [action] = [each for each in actions_at("app") if each.id == "undo"]
+        key = key_words(keys_of(action, self.keymap).partition(",")[0])
+        self.notify(f"{words}{undo_hint(undo, key)}", markup=False)
+
+    def ask_drain(self, name: str) -> None:
+        """Ask for the reason and drain the node with this name or, if it is drained already, ask and resume it."""
+        from warpdeck_tui.screens.shared.node_actions import (
+            drain_or_resume,  # The first frame does not need it.
+        )
+
+        if (node := self.board.nodes.get(name)) is not None:
+            drain_or_resume(self, node)
 
     def tell_reloaded(self, reloaded: Reloaded) -> None:
         """Show which settings changed when config.toml was read again."""
@@ -308,6 +338,9 @@ class DeckApp(TerminalApp):
         else:
             self.chronicle.add("warpdeck up")
 
+    def action_show_overview(self) -> None:
+        self.navigation.show(screens.OverviewScreen)
+
     def action_show_queue(self) -> None:
         self.navigation.show_queue()
 
@@ -339,9 +372,9 @@ class DeckApp(TerminalApp):
 
     def action_help(self) -> None:
         places = self.front.places() if self.front is not None else ()
-        self.push_screen(
-            screens.HelpPage("Help", help_lines(places, self.keymap, self.board.scheduler.refusal))
-        )
+        from warpdeck_tui.viewmodels.shell.help_layout import help_of  # The first frame does not need it.
+
+        self.push_screen(screens.KeyHelp(help_of(places, self.keymap, self.board.scheduler.refusal)))
 
     def action_done(self) -> None:
         self.push_screen(screens.DonePage(self.chronicle))

@@ -12,6 +12,7 @@ from warpdeck_tui import screens
 from warpdeck_tui.deck import Deck
 from warpdeck_tui.screens.queue import QueueScreen
 from warpdeck_tui.screens.shared.deck_screen import DeckScreen
+from warpdeck_tui.viewmodels.jobs.order import Order
 from warpdeck_tui.widgets.virtual_table import VirtualTable
 
 NO_JOB_YET = "No job to show. Press 1 and move the cursor to a job, then 3"
@@ -20,10 +21,11 @@ NO_JOB_YET = "No job to show. Press 1 and move the cursor to a job, then 3"
 class Start(NamedTuple):
     """The screen to begin with, and the job or node that it shows.
 
-    If `moment` is given, the screen shows the state at that time (unix seconds).
+    If `screen` is "", the user's settings choose it. If `moment` is given, the screen shows the state at that time
+    (unix seconds).
     """
 
-    screen: str = "queue"
+    screen: str = ""
     what: str = ""
     moment: float | None = None
 
@@ -45,6 +47,8 @@ class Navigator:
         """Open the queue, and above it the screen to begin with."""
         self._app.push_screen(QueueScreen())
         match start.screen:
+            case "overview":
+                self._app.push_screen(screens.OverviewScreen())
             case "job":
                 self.open_job(start.what)
             case "node":
@@ -119,8 +123,27 @@ class Navigator:
             self.show_queue()
             self._app.push_screen(screens.NodesScreen(at=at))
 
+    def open_node_page(self, name: str) -> None:
+        self._app.push_screen(screens.NodeScreen(name))
+
     def open_user(self, user: str) -> None:
+        self.open_queue(f"user:{user}")
+
+    def open_queue(self, filter_text: str) -> None:
         self.show_queue()
         self._deck.everybody = True
         assert self.queue is not None
-        self.queue.narrow(f"user:{user}")
+        self.queue.narrow(filter_text)
+
+    def filter_queue(self, text: str) -> None:
+        self.show_queue()
+        assert self.queue is not None
+        self.queue.narrow(text)
+
+    def sort_queue(self, column: str) -> None:
+        self.show_queue()
+        assert self.queue is not None
+        self.queue.sort_by(Order(column))
+
+    def open_history(self, filter_text: str) -> None:
+        self._app.push_screen(screens.HistoryScreen(filter_text))

@@ -4,11 +4,22 @@ from __future__ import annotations
 
 from warpdeck.base.errors import UNCERTAIN, UserError
 from warpdeck.client.asyncio_client import GONE
+from warpdeck_tui.data.action_log import Undo
 from warpdeck_tui.deck import Deck
 
 UNANSWERED = frozenset((GONE, UNCERTAIN))
 """Error codes which mean that no answer arrived, so the request may or may not have been carried out."""
 NOTHING_TO_UNDO = "Nothing to undo. Press @ to list all changes"
+
+MAX_COMMAND = 60
+"""Largest length of a command line that a notification shows. The action log shows longer ones."""
+
+
+def undo_hint(undo: Undo | None, key: str) -> str:
+    """Return the text after the message about a change: the key that undoes it, and the command that it runs."""
+    if undo is None or not key:
+        return ""
+    return f". {key} undoes it" + (f": {undo.command}" if len(undo.command) <= MAX_COMMAND else "")
 
 
 async def undo_change(deck: Deck, key: str) -> None:

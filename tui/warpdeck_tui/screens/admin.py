@@ -353,6 +353,7 @@ class AdminScreen(NodeVerbs):
             Question(f"Remove reservation {name}?", f"warpdeck reservation rm {name}"),
             remove,
             reserving(self.deck.core, msgspec.to_builtins(row), instead=False),
+            done=f"Removed reservation {printable(name)}",
         )
 
     def _remove_rule(self, noun: str, name: str) -> None:
@@ -374,6 +375,7 @@ class AdminScreen(NodeVerbs):
             Question(f"Remove {noun} {name} from config.toml?", f"{RELOAD}  # {what}"),
             remove,
             self._rules.undo(before, after=after, what=what),
+            done=f"Removed {noun} {name}",
         )
 
     def action_add(self) -> None:
@@ -405,7 +407,7 @@ class AdminScreen(NodeVerbs):
             self.app.push_screen(TextPage("Errors in config.toml", words, is_prose=True))
             return
         self._draft = ""
-        self.deck.chronicle.add(RELOAD, self._rules.undo(before, after=text, what="edit"))
+        self.deck.tell_done("Loaded config.toml", RELOAD, self._rules.undo(before, after=text, what="edit"))
         self.deck.tell_reloaded(reloaded)
         self._ask()
 

@@ -43,8 +43,9 @@ class HistoryScreen(JobListScreen):
     first_columns = PAST_COLUMNS
     BINDINGS: ClassVar[list[BindingType]] = bindings("history")
 
-    def __init__(self) -> None:
+    def __init__(self, first_filter: str = "") -> None:
         super().__init__()
+        self._first_filter = first_filter
         self._pages = PastPages()
         self._query: FinishedQuery | None = None
         """The query that the pages belong to."""
@@ -54,6 +55,11 @@ class HistoryScreen(JobListScreen):
         self._words = "Loading..."
         self._until = time.time()
         self._adding = False
+
+    def arrive(self) -> None:
+        super().arrive()
+        if self._first_filter:
+            self.narrow(self._first_filter)
 
     def on_screen_resume(self) -> None:
         """Reload the list, because actions in a dialog or on a job's page may have changed it."""
@@ -230,7 +236,7 @@ class HistoryScreen(JobListScreen):
         if self.filter_text or self.table.marked or self.query_one(FilterLine).has_focus:
             super().action_clear()
         else:
-            self.deck.navigation.show_queue()
+            self.app.pop_screen()
 
 
 def _jobs(count: int) -> str:

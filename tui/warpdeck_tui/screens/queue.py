@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import ClassVar
 
 import msgspec
@@ -21,6 +22,7 @@ from warpdeck_tui.viewmodels.jobs.arrays import Fold, fold_key
 from warpdeck_tui.viewmodels.jobs.job_columns import JobRows
 from warpdeck_tui.viewmodels.jobs.listing import Choice, Listing
 from warpdeck_tui.viewmodels.jobs.queue import summary
+from warpdeck_tui.viewmodels.jobs.waiting import LinePlaces
 from warpdeck_tui.widgets.cells import printable
 from warpdeck_tui.widgets.rows import RowSource
 
@@ -38,6 +40,7 @@ class QueueScreen(JobListScreen):
         super().__init__()
         self.listing = Listing()
         self._goes_on = False
+        self._line = LinePlaces()
         self._summary = ""
         self._view = ""
 
@@ -61,7 +64,11 @@ class QueueScreen(JobListScreen):
             self.draw()
 
     def rows(self, *, now: float) -> RowSource:
-        return JobRows(self.listing, self.columns, now=now, lost=self.deck.board.lost)
+        places = self._line.of(self.deck.board.jobs, now=now)
+        return JobRows(self.listing, self.columns, now=now, lost=self.deck.board.lost, places=places)
+
+    def place_in_line(self, row: JobRow) -> int:
+        return self._line.of(self.deck.board.jobs, now=time.time()).get(row.id, 0)
 
     def array(self, key: str) -> Fold | None:
         return self.listing.fold(key)
@@ -126,6 +133,10 @@ class QueueScreen(JobListScreen):
     def arrive(self) -> None:
         super().arrive()
         self.use_columns(self.saved_views().columns)
+
+    def on_screen_resume(self) -> None:
+        if not self.is_left:
+            self.deck.offer_welcome()
 
     def action_next_view(self) -> None:
         """Apply the next saved view. After the last one, return to the default view."""

@@ -23,6 +23,7 @@ from warpdeck_tui.data.action_log import Undo
 from warpdeck_tui.data.connection import Core
 from warpdeck_tui.screens.shared.form_dialog import FormDialog
 from warpdeck_tui.table.bindings import bindings
+from warpdeck_tui.widgets.cells import printable
 from warpdeck_tui.widgets.form_fields import FormField, FormValues
 
 UNSAID = frozenset({"FIRST_CORES", "IGNORE_JOBS", "PART_NODES", "REPLACE", "REPLACE_DOWN", "STATIC"})
@@ -72,7 +73,8 @@ class Reserve(FormDialog):
                 lambda: core.ask(requests.ReservationRemove(name=wish.name)),
             )
         )
-        self.deck.chronicle.add(create_command(wish, instead=self._instead), back)
+        done = f"{'Changed' if self._instead else 'Created'} reservation {printable(wish.name)}"
+        self.deck.tell_done(done, create_command(wish, instead=self._instead), back)
         return wish.name
 
 

@@ -56,7 +56,8 @@ class RuleForm(FormDialog):
         after = apply_changes(before, [Amendment(path=(self._kind.table, name), values=changed)])
         reloaded = await self._rules.use(after, before=before)
         what = told(self._kind, name, changed)
-        self.deck.chronicle.add(f"{RELOAD}  # {what}", self._rules.undo(before, after=after, what=what))
+        undo = self._rules.undo(before, after=after, what=what)
+        self.deck.tell_done(f"Changed {self._kind.noun} {name}", f"{RELOAD}  # {what}", undo)
         self.deck.tell_reloaded(reloaded)
         return name
 

@@ -22,6 +22,7 @@ from warpdeck_tui.screens.shared.preview import FIRST_COLUMNS
 from warpdeck_tui.table.bindings import bindings
 from warpdeck_tui.viewmodels import Cell, Line
 from warpdeck_tui.viewmodels.cells import folded
+from warpdeck_tui.viewmodels.jobs.waiting import why_words
 from warpdeck_tui.viewmodels.shell.replay import Screen
 from warpdeck_tui.viewmodels.shell.sessions import (
     FORWARD,
@@ -236,7 +237,7 @@ class SessionsScreen(DeckScreen):
             words = whole
         row = self.deck.find_job(self.job_keys[0]) if self.job_keys else None
         if row is not None and row.why is not None:
-            words = row.why.sentence
+            words = why_words(row.why)
         no_shell = board.scheduler.refusal("app", "shell")
         opens = no_shell or "Key i opens a shell of the size that you choose"
         self.query_one("#told", Static).update(f"{printable(words)}\n{opens}")

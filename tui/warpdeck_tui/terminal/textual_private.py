@@ -8,6 +8,7 @@ one of these parts.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from rich.console import COLOR_SYSTEMS, RenderableType
@@ -18,6 +19,7 @@ from textual._parser import ParseTimeout
 from textual._xterm_parser import XTermParser
 from textual.actions import ActionParseResult
 from textual.app import App
+from textual.command import CommandPalette
 from textual.dom import DOMNode
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
@@ -28,6 +30,7 @@ from textual.notifications import Notification
 from textual.screen import Screen, ScreenResultType
 from textual.widget import Widget
 from textual.widgets._toast import ToastRack as ToastRack
+from textual.worker import Worker, WorkerCancelled, WorkerFailed
 
 
 class OpenApp(App[None]):
@@ -214,3 +217,26 @@ def toast_id(notification: Notification) -> str:
 def key_name(character: str) -> str:
     """Return Textual's name of the key that types this character."""
     return _character_to_key(character)
+
+
+class PatientPalette(CommandPalette):
+    """Textual's command palette, in which Enter waits for the results of the query that was typed.
+
+    Textual would run the first result of an earlier query, if the user types faster than the search.
+    """
+
+    def _action_command_list(self, action: str) -> None:
+        if action == "select" and self._searches():
+            self.run_worker(self._select_found(), group="select", exclusive=True)
+        else:
+            super()._action_command_list(action)
+
+    def _searches(self) -> list[Worker[Any]]:
+        group = self._GATHER_COMMANDS_GROUP
+        return [each for each in self.workers if each.group == group and not each.is_finished]
+
+    async def _select_found(self) -> None:
+        for search in self._searches():
+            with suppress(WorkerFailed, WorkerCancelled):
+                await search.wait()
+        super()._action_command_list("select")

@@ -6,6 +6,7 @@ notify = "own"          # desktop notifications for "marked" jobs, for the user'
 low_bandwidth = true
 ascii = true            # false: all symbols; by default the locale decides
 mouse = false
+start = "overview"      # the first screen; "queue" by default
 colors = "256"          # "rgb" or "256" on a terminal with at least 256 colors; "auto" asks the terminal
 """
 
@@ -21,7 +22,7 @@ from warpdeck.base.paths import config_dir
 
 SETTINGS_FILE = "app.toml"
 MAX_SETTINGS_BYTES = 64 * 1024
-"""Largest size of the file. It has five lines, so a larger file is there by mistake."""
+"""Largest size of the file. It has six lines, so a larger file is there by mistake."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -32,6 +33,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """
 
     notify: Literal["marked", "own", "none"] = "marked"
+    start: Literal["queue", "overview"] = "queue"
     low_bandwidth: bool = False
     ascii: bool | None = None
     mouse: bool = True

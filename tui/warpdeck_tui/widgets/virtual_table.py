@@ -59,6 +59,8 @@ class VirtualTable(LineView):
     """The table: rows under a header line, with a cursor and, if `marks` is set, marked rows."""
 
     place = "list"
+    shows_cursor_always: ClassVar[bool] = True
+    """Whether the row under the cursor is marked also while another widget has the focus."""
     BINDINGS: ClassVar[list[BindingType]] = bindings("list")
 
     class _About(Message):
@@ -205,7 +207,8 @@ class VirtualTable(LineView):
         if index >= len(self._source):
             return None
         key = self._source.key(index)
-        return Drawn(key, self._source.row(index), index == self._cursor, key in self._marks)
+        under_cursor = index == self._cursor and (self.shows_cursor_always or self.has_focus)
+        return Drawn(key, self._source.row(index), under_cursor, key in self._marks)
 
     def _layout(self, width: int) -> tuple[Placed, ...]:
         if self._placed_for != width:

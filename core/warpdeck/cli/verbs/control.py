@@ -193,6 +193,8 @@ def _status(args: Namespace) -> int:
         print(f"problem: {clean(found['engine']['problem'])}")
     for line in site_gateway_lines(found["engine"].get("site_gateway")):
         print(line)
+    if rest := found["engine"].get("rest"):
+        print(rest_line(rest))
     print(f"nodes: {found['nodes']}   jobs: {jobs}")
     if found["unreadable"]:
         print(
@@ -246,6 +248,15 @@ def site_gateway_lines(row: dict[str, Any] | None) -> list[str]:
         reasons = ", ".join(f"{name} ({reason})" for name, reason in row["own"].items())
         lines.append(f"asked by this gateway itself: {reasons}")
     return [clean(line) for line in lines]
+
+
+def rest_line(row: dict[str, Any]) -> str:
+    """Return the line about slurmrestd (a RestRow)."""
+    if row["problem"]:
+        return clean(f"slurmrestd: not used now: {row['problem']}; this gateway runs squeue")
+    if not row["version"]:
+        return clean(f"slurmrestd: {row['url']} was not asked yet")
+    return clean(f"slurmrestd: {row['url']} answers for the queue, in data_parser {row['version']}")
 
 
 def _age(seconds: float) -> str:

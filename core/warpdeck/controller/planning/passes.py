@@ -1,7 +1,7 @@
 """Planning passes over the state, and the pending reasons that they produce.
 
 Decisions are never delayed: a pass follows every event. Pending reasons are delayed on a large site, because
-the end of one job changes the text of all pending jobs ("best is n17 with 2 GPUs free"). Ten thousand changed
+the end of one job changes the text of all pending jobs ("best is n17 with 2 free"). Ten thousand changed
 rows for every event would overload the planner and the clients. Most passes therefore compute a pending
 reason only for jobs that have none. Once every REFRESH_S seconds, one pass refreshes all of them.
 

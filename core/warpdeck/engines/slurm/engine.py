@@ -28,7 +28,7 @@ from .cluster.kept_answers import KeptAnswers
 from .cluster.poller import Poller
 from .cluster.polling import Allowance, Source
 from .cluster.quick_looks import SlurmWaits
-from .commands import SlurmCommands
+from .commands import TOKEN, SlurmCommands
 from .forecasts.forecasts import SlurmForecasts
 from .forecasts.starts import ExpectedStarts
 from .gpus.gathered import Gathered
@@ -48,6 +48,7 @@ from .processes.output_files import remove_old
 from .processes.sessions import SlurmSessions
 from .processes.steps import SlurmSteps
 from .programs import Programs
+from .rest.source import RestSource
 from .settings import SlurmSettings
 from .site import SlurmSite
 from .site_gateway.client import SiteGateway
@@ -128,6 +129,9 @@ async def gateway(
 ) -> AsyncGenerator[Gateway, None]:
     """Open the objects that the parts of the engine share. The errors are those of `slurm_engine`."""
     commands = commands or SlurmCommands()
+    rest = RestSource(settings.rest_url, commands.environ.get(TOKEN, ""))
+    if settings.rest_url:
+        commands = commands.without_token()  # With a token that is too old, they would fail like slurmrestd.
     version = read_version(await commands.read("sbatch", "--version"))
     store = await SqliteStore.open(paths.database)
     try:
@@ -137,7 +141,7 @@ async def gateway(
         site_gateway = SiteGateway(
             folder=settings.site_gateway, owner=settings.site_gateway_owner, config=lambda: cluster.config
         )
-        answers = Answers(commands, allowance, shared=site_gateway)
+        answers = Answers(commands, allowance, shared=site_gateway, rest=rest)
         poller = Poller(cluster, commands, allowance, answers)
         kept = KeptAnswers(commands=commands, allowance=allowance, answers=answers, poller=poller)
         site = SlurmSite(
@@ -146,6 +150,7 @@ async def gateway(
             version=version,
             kept=kept,
             site_gateway=site_gateway,
+            rest=rest,
             statistics=SchedulerStatistics(clock()),
         )
         lookup = JobLookup(state=cluster.state, store=store, config=Config)

@@ -26,3 +26,7 @@ class SlurmSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """The folder of the site gateway, which asks Slurm for the gateways of all users. "" leaves it out."""
     site_gateway_owner: str = ""
     """The account of the site gateway, if another account than root could have created its folder."""
+    rest_url: str = ""
+    """The address of slurmrestd, such as https://host:6820 or unix:/path. It is asked for the queue with the token in SLURM_JWT.
+    Slurm's commands then run without the token.
+    """

@@ -23,6 +23,7 @@ from .cluster.polling import Source
 from .cluster.questions import Question
 from .commands import UNREACHABLE
 from .reading.site_tables import read_licenses, read_reservations, read_statistics
+from .rest.source import RestSource
 from .site_gateway.client import SiteGateway
 from .versions import Version
 
@@ -41,6 +42,7 @@ class SlurmSite:
     version: Version
     kept: KeptAnswers
     site_gateway: SiteGateway
+    rest: RestSource
     statistics: SchedulerStatistics
     """The requests of our clients. The other statistics are Slurm's own."""
 
@@ -60,6 +62,7 @@ class SlurmSite:
             problem=self.cluster.problem,
             requests_a_minute=round(self.poller.rate, 1),
             site_gateway=self.site_gateway.row(),
+            rest=self.rest.row(),
         )
 
     def summary(self) -> SiteSummary:

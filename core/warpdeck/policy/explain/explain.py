@@ -313,10 +313,8 @@ class _Explainer:
         takes = shortages.usable(request_class)
         holder = self._holder(pool, takes)
         if holder:
-            return "ReqNodeNotAvail", f"waits for {request_class.wants}: {holder}"
-        missing = (
-            f"waits for {request_class.wants}: {shortages.of(request_class)}{self._set_aside(pool, takes)}"
-        )
+            return "ReqNodeNotAvail", f"needs {request_class.wants}; {holder}"
+        missing = f"needs {request_class.wants}; {shortages.of(request_class)}{self._set_aside(pool, takes)}"
         is_complete = np.count_nonzero(takes) >= min(gang.nodes for gang in request_class.gangs)
         return ("Resources" if is_complete else "ReqNodeNotAvail"), missing
 

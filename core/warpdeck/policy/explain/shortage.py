@@ -167,7 +167,7 @@ class Shortages:
         free = [max(0, count) for count in self._pool.timeline.free_now[:, row].tolist()]
         found = f"{name} (--nodelist) has" if is_named else f"best is {name} with"
         if need.gpus and free[self._column(need)] < need.gpus:
-            return f"{found} {many(free[self._column(need)], 'GPU')} free"
+            return f"{found} {free[self._column(need)]} free"
         if need.exclusive and free[CPUS] < cluster.capacity[CPUS, row]:
             return f"{name} (--nodelist) is not idle" if is_named else "no node is idle"
         if free[CPUS] < need.cpus:

@@ -60,7 +60,10 @@ def throttled(job: PendingJob) -> PendingReason:
 
 
 def describe_need(requested: Resources) -> str:
-    """Return the request as text, such as "4 GPUs of type h100 and 16 CPUs on each of 2 nodes"."""
+    """Return the request as text, such as "4 GPUs of type h100, 16 CPUs on each of 2 nodes".
+
+    A single CPU beside GPUs is not named, because every job gets one.
+    """
     requirements = needs(requested, requested.nodes_min, default_mem_per_cpu_bytes=0)
     if requested.nodes_open and (requested.tasks or 1) > 1:
         return _describe_tasks(requested)
@@ -72,7 +75,8 @@ def describe_need(requested: Resources) -> str:
         kind = f" of type {need.gpu_type}" if need.gpu_type else ""
         count = f"{need.gpu_share_pct} % of a GPU" if need.gpu_share_pct < 100 else many(need.gpus, "GPU")
         parts.append(count + kind)
-    parts.append(many(need.cpus, "CPU"))
+    if need.cpus > 1 or not need.gpus:
+        parts.append(many(need.cpus, "CPU"))
     if need.mem_bytes == WHOLE_NODE:
         parts.append("all memory")
     elif need.mem_bytes:

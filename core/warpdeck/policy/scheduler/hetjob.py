@@ -79,9 +79,7 @@ def _in_words(leader: PendingJob, job: PendingJob, block_reason: BlockReason) ->
         component = "" if block_reason is BUSY else f"component {job.name}: "
         return BlockReason(block_reason.code, f"{component}{block_reason.sentence}")
     wants = block_reason.request_class.wants
-    return BlockReason(
-        "Resources", f"its {count} components must start together; {job.name} waits for {wants}"
-    )
+    return BlockReason("Resources", f"its {count} components must start together; {job.name} needs {wants}")
 
 
 def _secure(

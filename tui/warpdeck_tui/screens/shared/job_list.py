@@ -22,6 +22,7 @@ from warpdeck.notation.filters.job_filter import plain_words, probable_mistake
 from warpdeck.protocol.job_rows import JobRow
 from warpdeck_tui.table.bindings import bindings
 from warpdeck_tui.user_files.saved_views import Views, read_views, write_views
+from warpdeck_tui.viewmodels import Line
 from warpdeck_tui.viewmodels.jobs.arrays import Fold
 from warpdeck_tui.viewmodels.jobs.job_columns import DEFAULT_COLUMNS, columns_of
 from warpdeck_tui.viewmodels.jobs.order import SORTED_BY, Order, rank
@@ -245,11 +246,18 @@ class JobListScreen(DeckScreen):
         told = self.query_one("#told", Static)
         self.query_one(Preview).show(row, array)
         if told.display:
-            lines = [] if row is None else [in_full(row, now=now, lost=self.deck.board.lost)]
+            lines = [] if row is None else [self._in_full(row, now=now)]
             if array is not None:
                 lines = [array_in_full(array, now=now)]
             told.update(paint(lines, self.deck.palette), layout=False)
         self.show_keys()
+
+    def _in_full(self, row: JobRow, *, now: float) -> Line:
+        return in_full(row, now=now, lost=self.deck.board.lost, place=self.place_in_line(row))
+
+    def place_in_line(self, row: JobRow) -> int:
+        """Return the place of a waiting job in the line of its partition, or 0."""
+        return 0
 
     def on_virtual_table_moved(self) -> None:
         self._tell()

@@ -81,16 +81,16 @@ class JobVerbs:
         self._app.push_screen(dialog, act)
 
     async def _change(self, verb: str, names: Sequence[str]) -> None:
-        done = await self._told(verb, self._app.core.change(verb, names))
+        done = await self._told(self._app.core.change(verb, names))
         if done.jobs:
             back = TAKES_BACK.get(verb)
             undo = (
                 Undo(commands(back, done.jobs), partial(self._take_back, back, done.jobs)) if back else None
             )
-            self._app.chronicle.add(commands(verb, done.jobs), undo)
+            self._app.tell_done(said_done(verb, done.jobs), commands(verb, done.jobs), undo)
 
-    async def _told(self, verb: str, order: Awaitable[Changed]) -> Changed:
-        """Await the request, show its outcome to the user, and return it."""
+    async def _told(self, order: Awaitable[Changed]) -> Changed:
+        """Await the request, tell the user what was refused, and return the outcome."""
         try:
             done = await order
         except UserError as error:
@@ -98,8 +98,6 @@ class JobVerbs:
             return Changed()
         for refused in done.errors:
             self._app.notify(refused, severity="error", markup=False)
-        if done.jobs:
-            self._app.notify(said_done(verb, done.jobs), markup=False)
         return done
 
     async def _take_back(self, verb: str, names: Sequence[str]) -> None:
@@ -132,11 +130,12 @@ class JobVerbs:
         self._app.push_screen(ask, act)
 
     async def _limit(self, rows: Sequence[JobRow], names: Sequence[str], text: str) -> None:
-        done = await self._told("limit", self._app.core.update(names, limit_change(text)))
+        done = await self._told(self._app.core.update(names, limit_change(text)))
         if done.jobs:
             before = limits_before(row for row in rows if not done.errors or row.label in done.jobs)
             command = limit_command(done.jobs if done.errors else names, text)
-            self._app.chronicle.add(command, self._limits_back(before) if before else None)
+            back = self._limits_back(before) if before else None
+            self._app.tell_done(said_done("limit", done.jobs), command, back)
 
     def _limits_back(self, before: Mapping[int, Sequence[str]]) -> Undo:
         async def take_back() -> None:
@@ -188,13 +187,13 @@ class JobVerbs:
     async def _priority(
         self, names: Sequence[str], change: JobChange, before: Mapping[str, PriorityRow]
     ) -> None:
-        done = await self._told("priority", self._app.core.update(names, change))
+        done = await self._told(self._app.core.update(names, change))
         if done.jobs:
             met = done.jobs if done.errors else names
             undo = self._priority_back(
                 grouped((name, before[name]) for name in met if name in before), change
             )
-            self._app.chronicle.add(priority_command(met, change), undo)
+            self._app.tell_done(said_done("priority", done.jobs), priority_command(met, change), undo)
 
     def _priority_back(self, had: Mapping[Before, Sequence[str]], change: JobChange) -> Undo | None:
         """Return the undo of a priority change.
@@ -241,8 +240,7 @@ class JobVerbs:
         except UserError as error:
             self._app.tell_error(error)
             return
-        self._app.notify(f"Submitted job {done.label}", markup=False)
-        self._app.chronicle.add(commands("rerun", [label]))
+        self._app.tell_done(f"Submitted job {done.label}", commands("rerun", [label]))
 
     def log(self, key: str) -> None:
         """Open the job's page at its log.

@@ -5,16 +5,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Awaitable, Callable
 
-from textual import work
-
-from warpdeck.base.errors import UserError
 from warpdeck.notation.values.time_points import moment_text
 from warpdeck.protocol.node_rows import NodeRow
 from warpdeck_tui.data.action_log import Undo
 from warpdeck_tui.viewmodels.jobs.queue import Question
 
 from .deck_screen import DeckScreen
-from .dialogs import Ask, Confirm
+from .node_actions import confirmed, drain_or_resume, is_drained
 
 
 class NodeVerbs(DeckScreen):
@@ -30,33 +27,11 @@ class NodeVerbs(DeckScreen):
 
     @property
     def _is_drained(self) -> bool:
-        return self.node is not None and self.node.state in ("drained", "draining")
+        return self.node is not None and is_drained(self.node)
 
     def action_drain(self) -> None:
-        node = self.node
-        if node is None:
-            return
-        name, before = node.name, node.reason
-        if self._is_drained:
-            question = Question(f"Resume {name}?", f"warpdeck node resume {name}")
-            again = Undo(_drain_command(name, before), lambda: self.deck.core.node_drain(name, reason=before))
-            self.confirmed(question, lambda: self.deck.core.node_resume(name), again if before else None)
-            return
-
-        def drain(reason: str | None) -> None:
-            if reason:
-                back = Undo(f"warpdeck node resume {name}", lambda: self.deck.core.node_resume(name))
-                command = _drain_command(name, reason)
-                self.call(command, lambda: self.deck.core.node_drain(name, reason=reason), back)
-
-        self.app.push_screen(
-            Ask(
-                f"Reason for draining {name}",
-                required="Enter a reason",
-                command=f"warpdeck node drain {name} 'the reason'",
-            ),
-            drain,
-        )
+        if self.node is not None:
+            drain_or_resume(self.deck, self.node)
 
     @property
     def moment(self) -> float | None:
@@ -69,23 +44,7 @@ class NodeVerbs(DeckScreen):
             self.deck.copy(shlex.join(["warpdeck", "node", "show", self.node.name, *then]))
 
     def confirmed(
-        self, question: Question, call: Callable[[], Awaitable[None]], undo: Undo | None = None
+        self, question: Question, call: Callable[[], Awaitable[None]], undo: Undo | None = None, *, done: str
     ) -> None:
-        def act(sure: bool | None) -> None:
-            if sure:
-                self.call(question.command, call, undo)
-
-        self.app.push_screen(Confirm(question), act)
-
-    @work
-    async def call(self, command: str, call: Callable[[], Awaitable[None]], undo: Undo | None = None) -> None:
-        try:
-            await call()
-        except UserError as error:
-            self.deck.tell_error(error)
-        else:
-            self.deck.chronicle.add(command, undo)
-
-
-def _drain_command(name: str, reason: str) -> str:
-    return shlex.join(["warpdeck", "node", "drain", name, reason])
+        """Make a change after the user has confirmed it. `done` is the message after it."""
+        confirmed(self.deck, question, call, undo, done=done)

@@ -1,7 +1,9 @@
 """The contexts of the actions, with their titles on the help page."""
 
 PLACES = {
+    "overview": "Overview",
     "queue": "Queue",
+    "welcome": "Welcome",
     "nodes": "Nodes and GPUs",
     "node": "Node",
     "job": "Job",
@@ -30,12 +32,15 @@ PLACES = {
     "columns": "Columns",
     "fill": "Load form",
     "done": "Action log",
-    "page": "Help and text pages",
+    "help": "Help",
+    "page": "Text pages",
     "diff": "Differences",
     "usage": "Usage of finished jobs",
 }
 MEETINGS = (
+    ("overview", "list", "moves", "app"),
     ("queue", "list", "moves", "app"),
+    ("welcome", "moves", "app"),
     ("history", "list", "moves", "app"),
     ("runs", "list", "moves", "app"),
     ("sessions", "list", "moves", "app"),
@@ -49,6 +54,7 @@ MEETINGS = (
     ("columns", "list", "moves"),
     ("fill", "list", "moves"),
     ("done", "list", "moves"),
+    ("help",),
     ("page", "log", "moves"),
     ("usage", "log", "moves"),
     ("diff", "moves"),

@@ -43,6 +43,7 @@ REQUESTS: Mapping[str, tuple[str, ...]] = {
     "node.span": ("curves",),
     # The site
     "admin.add": ("node_add",),
+    "welcome.add": ("node_add",),
     "admin.config": ("config", "reload"),
     "admin.new:reservations": ("reservation_make",),
     "admin.change:reservations": ("reservation_make",),

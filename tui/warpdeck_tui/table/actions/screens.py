@@ -3,6 +3,13 @@
 from .action import CHANGES, Action
 
 SCREEN_ACTIONS = (
+    Action(
+        "app",
+        "show_overview",
+        "0",
+        "Overview",
+        "the last day, my jobs, failures, idle GPUs, nodes in trouble",
+    ),
     Action("app", "show_queue", "1", "Queue", "pending and running jobs"),
     Action("app", "show_nodes", "2", "Nodes", "nodes and GPUs, live"),
     Action("app", "show_job", "3", "Job", "the job under the cursor, or the last job opened"),
@@ -76,6 +83,18 @@ SCREEN_ACTIONS = (
         "Palette",
     ),
     Action("app", "quit", "q", "Quit", "quit the app; jobs keep running", "Quit"),
+    Action("overview", "next_panel", "tab,l,right", "Next panel", "go to the next panel", "Panel"),
+    Action("overview", "previous_panel", "shift+tab,h,left", "Previous panel", "go to the previous panel"),
+    Action(
+        "overview",
+        "everybody",
+        "u",
+        "My jobs or all",
+        "show my jobs and their failures, or those of all users",
+        "Mine/all",
+    ),
+    Action("overview", "new_job", "n", "New job", "submit a new job", "New", CHANGES),
+    Action("overview", "back", "escape", "Back", "to the queue", "Queue"),
     Action("queue", "log", "l", "Log", "open the job's page at its log", "Log"),
     Action(
         "queue", "everybody", "u", "My jobs or all", "show only my jobs, or the jobs of all users", "Mine/all"
@@ -153,6 +172,10 @@ SCREEN_ACTIONS = (
         "Copy command",
         "copy the command line that shows the job to the clipboard",
     ),
+    Action("welcome", "new_job", "n", "New job", "submit a new job", "New", CHANGES),
+    Action("welcome", "add", "A", "Add node", "add a machine over SSH", "Add node", CHANGES),
+    Action("welcome", "demo", "d", "Demo", "look at a simulated cluster; q comes back", "Demo"),
+    Action("welcome", "close", "escape", "Close", "close the page and never show it again", "Close"),
     Action(
         "sessions",
         "attach",

@@ -25,6 +25,7 @@ from warpdeck_tui.viewmodels.cells import (
 from warpdeck_tui.viewmodels.jobs.job import NO_POST_MORTEM, asked, code_head, used_words
 from warpdeck_tui.viewmodels.jobs.postmortem import UNSUSPECTED, PostMortem
 from warpdeck_tui.viewmodels.jobs.queue import how_ended, ran_s, used_of_limit
+from warpdeck_tui.viewmodels.jobs.waiting import why_words
 from warpdeck_tui.widgets.cells import printable
 
 BAR_WIDTH = 12
@@ -125,7 +126,7 @@ def reasons(detail: JobDetail, now: float, forecast: ForecastRow | None) -> list
     """Return why the job waits, when it starts, and the scheduler's message."""
     row, lines = detail.row, []
     if row.why is not None:
-        lines.append(fact("reason", f"{row.why.code}: {printable(row.why.sentence)}", "PENDING"))
+        lines.append(fact("reason", f"{row.why.code}: {why_words(row.why)}", "PENDING"))
         if row.why.expected_start is not None:
             at = time.strftime("%a %H:%M", time.localtime(row.why.expected_start))
             until = left(row.why.expected_start, now)

@@ -10,9 +10,15 @@ from warpdeck.protocol.job_rows import JobRow
 from warpdeck_tui.viewmodels.cells import glyph, plural
 from warpdeck_tui.widgets.cells import fit, printable
 
+from .arrays import is_task
 from .queue import Question, commands, targets, whole_arrays
 from .task_choice import effect, one_array
 
+FINAL = {
+    "cancel": "There is no undo; {} submits {} again",
+    "requeue": "There is no undo; running processes end, and the job starts from its beginning",
+}
+"""The line about the undo of actions that have none. A rerun needs a job that is not interactive."""
 LISTED_COLUMNS = 32
 """Largest width of a name in a question, so that the user's name fits beside it in a dialog of 76 columns."""
 
@@ -38,6 +44,15 @@ def confirmation(verb: str, rows: Sequence[JobRow], everything: Iterable[JobRow]
         f"{verb.capitalize()} {what}?",
         commands(verb, names),
         tuple(lines),
-        effect(verb, rows, there),
+        "\n".join(filter(None, (effect(verb, rows, there), _final(verb, rows)))),
         tuple(names),
     )
+
+
+def _final(verb: str, rows: Sequence[JobRow]) -> str:
+    """Return a line that says what replaces the undo of an action that has none, else ""."""
+    if verb == "cancel" and any(row.interactive for row in rows):
+        return "There is no undo; the session ends"
+    is_one = len(rows) == 1 and not is_task(rows[0])
+    rerun = f"warpdeck rerun {rows[0].label}" if is_one else "warpdeck rerun"
+    return FINAL.get(verb, "").format(rerun, "the job" if is_one else "a job")

@@ -19,6 +19,7 @@ from warpdeck_tui.widgets.cells import printable, shortened
 
 from .postmortem import PostMortem
 from .queue import Question, how_ended, ran_s, used_of_limit
+from .waiting import why_words
 
 PANES = ("log", "metrics", "details", "gpus", "code", "events")
 PANE_WORDS = {
@@ -61,7 +62,7 @@ def status(row: JobRow, *, now: float, died_of: str = "") -> Line:
     if row.why is not None:
         expected = row.why.expected_start
         soon = f" expected start {due(expected, now)}:" if expected is not None else ""
-        return (Cell(soon, "muted"), Cell(f" {printable(row.why.sentence or row.why.code)}", "PENDING"))
+        return (Cell(soon, "muted"), Cell(f" {why_words(row.why)}", "PENDING"))
     if row.state == "SUSPENDED":
         return (Cell(f" suspended on {row.node_list}; resumes when the preempting jobs end", "SUSPENDED"),)
     return (Cell(f" on {row.node_list}" if row.node_list else " starting", "muted"),)

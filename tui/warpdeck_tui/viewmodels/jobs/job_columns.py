@@ -26,6 +26,7 @@ from .queue import (
     used_of_limit,
     where,
 )
+from .waiting import NONE_KNOWN
 
 GAUGE_WIDTH = 8
 """Width of a column with a percentage: a short bar and the number."""
@@ -59,7 +60,8 @@ class JobColumn(NamedTuple):
 class JobRows(KnownRows):
     """The rows of a listing, each created when it is displayed. Elapsed times count up to `now`.
 
-    `lost` are the unreachable nodes, with the time of their last reading.
+    `lost` are the unreachable nodes, with the time of their last reading. `places` are the places in line of the waiting
+    jobs.
     """
 
     def __init__(
@@ -69,9 +71,11 @@ class JobRows(KnownRows):
         *,
         now: float,
         lost: Mapping[str, float | None] = NONE_LOST,
+        places: Mapping[int, int] = NONE_KNOWN,
     ) -> None:
         self._listing = listing
         self._lost = lost
+        self._places = places
         self._entries = listing.entries
         self._columns = columns
         self._now = now
@@ -84,6 +88,10 @@ class JobRows(KnownRows):
         if isinstance(entry, Fold):
             return array_row(entry, self._columns, now=self._now)
         line = job_row(entry, self._columns, now=self._now)
+        if entry.why is not None and (place := self._places.get(entry.id)):
+            cells = dict(zip(self._columns, line, strict=True))
+            if "where" in cells:
+                line = tuple({**cells, "where": where(entry, self._now, place=place)}.values())
         if self._lost:
             line = self._doubted(entry, line)
         return self._below(entry, line) if self._listing.stands_below(entry) else line

@@ -22,6 +22,7 @@ from .arrays import Fold
 from .order import rank
 from .queue import full_name, how_ended, ran_s, used_of_limit
 from .readings import Part, Readings, readings
+from .waiting import why_words
 
 MOST_GPUS = 8
 """Largest number of GPUs with a line each. A larger job has a line for each node."""
@@ -236,7 +237,7 @@ def _waits(row: JobRow, about: About, now: float) -> list[Line]:
     why = row.why
     lines: list[Line] = [_state(row, f" for {age(now - row.submit)}" if row.submit else "")]
     if why is not None:
-        lines.append(fact("why", printable(why.sentence or why.code), "PENDING"))
+        lines.append(fact("why", why_words(why), "PENDING"))
         if why.expected_start is not None:
             at = time.strftime("%H:%M", time.localtime(why.expected_start))
             rough = ", a rough estimate" if why.rough else ""
@@ -310,7 +311,7 @@ def array_lines(array: Fold, *, now: float, width: int) -> list[Line]:
     waiting = array.waiting
     if waiting is not None and waiting.why is not None:
         why = waiting.why
-        lines.append(fact("why", printable(why.sentence or why.code), "PENDING"))
+        lines.append(fact("why", why_words(why), "PENDING"))
         if why.expected_start is not None:
             lines.append(fact("start", f"the next task {due(why.expected_start, now)}"))
     lines += [(), *_common(array.head), ()]

@@ -21,6 +21,7 @@ from warpdeck_tui.widgets.cells import printable, shortened
 from .arrays import Fold, is_task
 from .order import rank
 from .verbs import WHOLE_ARRAYS, refusal
+from .waiting import short_reason, whole_reason, why_words
 
 DAY_S = 86_400
 NAME_COLUMNS = 72
@@ -88,29 +89,21 @@ def is_unmeasured(row: JobRow, now: float) -> bool:
     )
 
 
-def where(row: JobRow, now: float) -> Cell:
+def where(row: JobRow, now: float, *, place: int = 0) -> Cell:
     """Return where the job runs, why it waits, or how it ended.
 
-    The most important part comes first, because the column may be narrow.
+    The most important part comes first, because the column may be narrow. `place` is the place in line of a waiting
+    job, or 0.
     """
     if row.end is not None:
         at = f", {row.node_list}" if row.node_list else ""
         style = "muted" if row.state == "COMPLETED" else row.state
         return Cell(f"{printable(row.reason)}, {age(now - row.end)} ago{at}", style)
     if row.why is not None:
-        return Cell(_what_is_missing(row.why.sentence) or row.why.code)
+        return Cell(short_reason(row.why, place))
     stopped = "suspended on " if row.state == "SUSPENDED" else ""
     idle = f", idle {age(now - row.idle_since)}" if row.idle_since is not None else ""
     return Cell(stopped + row.node_list + (f"  interactive{idle}" if row.interactive else ""))
-
-
-def _what_is_missing(sentence: str) -> str:
-    """Return the pending reason without the request, which the row shows anyway.
-
-    An example is "waits for 4 GPUs on one node: n05 has 2 free".
-    """
-    wants, colon, missing = sentence.partition(": ")
-    return missing if colon and wants.startswith("waits for ") else sentence
 
 
 def full_name(row: JobRow) -> str:
@@ -146,16 +139,14 @@ def _names(node_list: str) -> tuple[str, ...]:
         return ()
 
 
-def in_full(row: JobRow, *, now: float, lost: Mapping[str, float | None] = NONE_LOST) -> Line:
+def in_full(row: JobRow, *, now: float, lost: Mapping[str, float | None] = NONE_LOST, place: int = 0) -> Line:
     """Return a sentence about one job: where and how it runs, the whole pending reason, or how it ended."""
     name = Cell(f"{row.label} {shortened(printable(full_name(row)), NAME_COLUMNS)}  ", "accent")
     if row.end is not None:
         ran = f", after {format_duration(ran_s(row, now))}" if row.start else ""
         return name, Cell(f"{how_ended(row)}, {age(now - row.end)} ago", where(row, now).style), Cell(ran)
     if row.why is not None:
-        start = row.why.expected_start
-        soon = f"  Expected start: {due(start, now)}." if start is not None else ""
-        return name, Cell(printable(row.why.sentence or row.why.code)), Cell(soon, "muted")
+        return name, Cell(whole_reason(row.why, place, now=now))
     limit = format_duration(row.time_limit_s) if row.time_limit_s else "no limit"
     use = f", {row.gpu_util_pct}% busy" if row.gpu_util_pct is not None else ""
     has = f"{plural(row.cpus, 'CPU')}" + (f", {plural(row.gpus, 'GPU')}{use}" if row.gpus else "")
@@ -176,7 +167,7 @@ def array_in_full(array: Fold, *, now: float) -> Line:
     if waiting is not None and waiting.why is not None:
         start = waiting.why.expected_start
         soon = f" Next expected start: {due(start, now)}." if start is not None else ""
-        why = f"  {printable(waiting.why.sentence or waiting.why.code)}.{soon}"
+        why = f"  {why_words(waiting.why)}.{soon}"
     name = Cell(f"{array.label} {shortened(printable(head.name), NAME_COLUMNS)}  ", "accent")
     return name, Cell(counts + holds), Cell(why, "muted")
 

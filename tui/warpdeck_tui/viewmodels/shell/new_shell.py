@@ -11,7 +11,7 @@ from warpdeck.protocol.job_rows import JobRow
 from warpdeck.protocol.node_rows import NodeRow
 from warpdeck.protocol.start_text import about
 from warpdeck_tui.viewmodels.cells import age, plural
-from warpdeck_tui.widgets.cells import printable
+from warpdeck_tui.viewmodels.jobs.waiting import why_words
 from warpdeck_tui.widgets.form_fields import FormField
 
 OPEN_STATES = ("idle", "mixed", "allocated")
@@ -76,7 +76,7 @@ def wait_lines(row: JobRow | None, label: str, *, now: float) -> list[str]:
         return [waits]
     expected = row.why.expected_start
     starts = f"starts {about(expected, now)}" if expected is not None else "expected start unknown"
-    return [printable(row.why.sentence), starts, waits]
+    return [why_words(row.why), starts, waits]
 
 
 def command(options: Sequence[str]) -> str:

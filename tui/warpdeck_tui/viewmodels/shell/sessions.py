@@ -12,6 +12,7 @@ from warpdeck.notation.values.durations import format_duration
 from warpdeck.protocol.job_rows import ForwardRow, JobRow
 from warpdeck_tui.table.palette import Palette
 from warpdeck_tui.viewmodels.cells import Cell, Line, age, fact, glyph, plural
+from warpdeck_tui.viewmodels.jobs.waiting import why_words
 from warpdeck_tui.widgets.cells import printable
 from warpdeck_tui.widgets.log.ansi import themed
 
@@ -116,7 +117,7 @@ def summary(jobs: Sequence[JobRow], forwards: Sequence[ForwardRow]) -> str:
 
 def _session(job: JobRow, *, now: float) -> tuple[Cell, ...]:
     runs = job.start is not None and job.state != "PENDING"
-    why = job.why.sentence if job.why else ""
+    why = why_words(job.why) if job.why else ""
     idle = f"idle for {age(now - job.idle_since)}" if job.idle_since else ""
     return (
         Cell(job.label),

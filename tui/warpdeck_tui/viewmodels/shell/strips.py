@@ -47,7 +47,8 @@ class Tab(NamedTuple):
 
 
 TABS = (
-    Tab("show_queue", "Queue", ("queue",)),
+    Tab("show_overview", "Overview", ("overview",)),
+    Tab("show_queue", "Queue", ("queue", "welcome")),
     Tab("show_nodes", "GPUs", ("nodes", "node")),
     Tab("show_job", "Job", ("job", "runs")),
     Tab("show_history", "History", ("history",)),
@@ -72,29 +73,33 @@ class TabFacts(NamedTuple):
 def tab_line(facts: TabFacts, width: int) -> list[Part]:
     """Return the line of names in exactly `width` columns.
 
-    The problem of the connection is more important than the names of the other screens.
+    The problem of the connection is more important than the names of the other screens. The first name, which is
+    that of the overview, is left out if there is no room for it and another screen is in front.
     """
-    every = _tabs(facts)
+    every, few = _tabs(facts, TABS), _tabs(facts, TABS[1:])
+    if facts.place in TABS[0].places:
+        few = every
     title = Part(f" {TITLE} ", "title")
     here = [part for part in every if part.style == "cursor"]
     for left, right in (
         ([title, Part(" "), *every], _right(facts, with_site=True)),
         ([title, *every], _right(facts, with_site=True)),
-        (every, _right(facts, with_site=True)),
-        (every, _right(facts, with_site=False)),
+        ([title, *few], _right(facts, with_site=True)),
+        (few, _right(facts, with_site=True)),
+        (few, _right(facts, with_site=False)),
         (here, _right(facts, with_site=False)),
     ):
         spare = width - _width(left) - _width(right)
         if spare >= 0:
             return [*left, Part(" " * spare), *right]
     if not facts.away:
-        return every
+        return few
     return [Part(shortened(f" ⚠ {printable(facts.away)}", width).ljust(width), "warn")]
 
 
-def _tabs(facts: TabFacts) -> list[Part]:
+def _tabs(facts: TabFacts, tabs: Iterable[Tab]) -> list[Part]:
     parts = []
-    for tab in TABS:
+    for tab in tabs:
         key, command = facts.keys.get(tab.action, ""), f"app.{tab.action}"
         if facts.place in tab.places:
             parts.append(Part(f" {key} {tab.name} ".replace("  ", " "), "cursor", command))

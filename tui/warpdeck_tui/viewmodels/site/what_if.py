@@ -18,7 +18,6 @@ COLUMNS = (
     Column("SHORTER", 7, 2, align="right"),
     Column("LONGER", 7, 2, align="right"),
 )
-NOTHING_YET = "No simulation. Press w to replay past jobs with more GPUs, another policy or other weights"
 EXAMPLE = "--add-gpus 8"
 MEANING = "Mean wait times. ACTUAL was recorded; BASELINE and NEW are simulated"
 

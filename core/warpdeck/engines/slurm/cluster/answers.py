@@ -1,4 +1,7 @@
-"""The answers to questions about the whole cluster: from the site gateway where one serves, else from Slurm itself."""
+"""The answers to questions about the whole cluster: from the site gateway where one serves, else from Slurm itself.
+
+Slurm itself answers through slurmrestd if the user's settings name one, and through its commands otherwise.
+"""
 
 from __future__ import annotations
 
@@ -59,6 +62,21 @@ class SharedAnswers(Protocol):
         ...
 
 
+class RestAnswers(Protocol):
+    """Answers of slurmrestd, which is asked with the user's token."""
+
+    rpcs: int
+    """The requests to slurmctld that one answer causes."""
+
+    def serves(self, question: Question) -> bool:
+        """Return whether it is to be asked now."""
+        ...
+
+    async def read(self, question: Question) -> Reading | None:
+        """Return a complete answer, or None if the commands are to be run instead."""
+        ...
+
+
 class Answers:
     """Opens answers, and counts the requests of those that come from Slurm itself."""
 
@@ -68,11 +86,13 @@ class Answers:
         allowance: Allowance,
         *,
         shared: SharedAnswers | None = None,
+        rest: RestAnswers | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._commands = commands
         self._allowance = allowance
         self._shared = shared
+        self._rest = rest
         self._monotonic = monotonic
         self._newest: dict[Question, float] = {}
         """Times at which the commands of the newest complete answers were started."""
@@ -96,7 +116,7 @@ class Answers:
         answer that was read before is returned again.
         """
         if self._shared is None or is_own or not self._shared.serves(question):
-            return self._own(question)
+            return await self._own(question)
         found = await self._shared.ask(
             question,
             newer_than=None if any_age else self._newest.get(question),
@@ -105,7 +125,11 @@ class Answers:
         )
         return None if found is None else self._noted(question, found)
 
-    def _own(self, question: Question) -> Reading:
+    async def _own(self, question: Question) -> Reading:
+        if self._rest is not None and self._rest.serves(question):
+            self._allowance.count(self._rest.rpcs, self._monotonic())
+            if (found := await self._rest.read(question)) is not None:
+                return self._noted(question, found)
         command, mark, begun = COMMANDS[question], new_mark(), self._monotonic()
         self._allowance.count(command.rpcs, begun)
         pieces = self._commands.pieces(command.words(mark))
