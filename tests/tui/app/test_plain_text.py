@@ -36,7 +36,6 @@ EXPECTED_TEXTS = {
         "none",
         "shares:",
         "drains:",
-        "FAIRSHARE",
         "submitted by",
     ),
 }
