@@ -17,7 +17,6 @@ from warpdeck_tui.viewmodels.shell.replay import Written
 from warpdeck_tui.viewmodels.shell.sessions import (
     glance_text,
     glance_title,
-    in_words,
     session_rows,
     sessions,
     shell_options,
@@ -171,11 +170,3 @@ async def test_several_sessions_without_a_terminal_are_counted(folder: Path) -> 
         await ui.shows("gpu01")
         offer_sessions(ui.app)
         await ui.shows_notification("2 sessions are waiting for you: 5, then a attaches to 2; 5 lists all")
-
-
-def test_the_options_of_a_shell_are_told_in_words() -> None:
-    assert (
-        in_words(["--gpus=a100:2", "--partition=main", "--time=1:00:00"])
-        == "2 a100 GPUs in partition main for 1:00:00"
-    )
-    assert in_words(["--gpus=1"]) == "1 GPU" and in_words([]) == "no GPU"
