@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from rich.console import COLOR_SYSTEMS, RenderableType
+from textual import on
 from textual._compositor import ChopsUpdate as ChopsUpdate
 from textual._compositor import CompositorUpdate as CompositorUpdate
 from textual._compositor import LayoutUpdate as LayoutUpdate
@@ -19,7 +20,7 @@ from textual._parser import ParseTimeout
 from textual._xterm_parser import XTermParser
 from textual.actions import ActionParseResult
 from textual.app import App
-from textual.command import CommandPalette
+from textual.command import CommandList, CommandPalette
 from textual.dom import DOMNode
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
@@ -29,6 +30,7 @@ from textual.message import Message
 from textual.notifications import Notification
 from textual.screen import Screen, ScreenResultType
 from textual.widget import Widget
+from textual.widgets import Input
 from textual.widgets._toast import ToastRack as ToastRack
 from textual.worker import Worker, WorkerCancelled, WorkerFailed
 
@@ -225,11 +227,13 @@ class PatientPalette(CommandPalette):
     Textual would run the first result of an earlier query, if the user types faster than the search.
     """
 
-    def _action_command_list(self, action: str) -> None:
-        if action == "select" and self._searches():
+    @on(Input.Submitted)
+    def select_when_found(self, event: Input.Submitted) -> None:
+        """Wait for the search before Enter selects its first result."""
+        if self._searches():
+            event.stop()
+            event.prevent_default()
             self.run_worker(self._select_found(), group="select", exclusive=True)
-        else:
-            super()._action_command_list(action)
 
     def _searches(self) -> list[Worker[Any]]:
         group = self._GATHER_COMMANDS_GROUP
@@ -239,4 +243,4 @@ class PatientPalette(CommandPalette):
         for search in self._searches():
             with suppress(WorkerFailed, WorkerCancelled):
                 await search.wait()
-        super()._action_command_list("select")
+        self.query_one(CommandList).action_select()
