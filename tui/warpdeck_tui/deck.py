@@ -173,6 +173,9 @@ class Deck(Lender, Protocol):
     def tell_done(self, words: str, command: str, undo: Undo | None = None) -> None:
         """Record a change in the action log, and tell the user about it and about the key that undoes it."""
 
+    def ask_drain(self, name: str) -> None:
+        """Ask for the reason and drain the node with this name or, if it is drained already, ask and resume it."""
+
     def copy(self, text: str, *, shown: str = "") -> None:
         """Copy the text to the terminal's clipboard (OSC 52), to the buffer of tmux and to a file.
 

@@ -135,7 +135,7 @@ def window(home: Home, short_tmp: Path, request: pytest.FixtureRequest) -> Itera
 def open_shell(window: Tmux) -> None:
     """Open a shell and wait for its first output."""
     window.keys("i")
-    window.shows("~d to detach")
+    window.shows("to detach: press Enter")
     window.type("echo sum-$((40+2))")
     window.keys("Enter")
     window.shows("sum-42")
@@ -292,8 +292,9 @@ def test_a_smaller_window_keeps_the_important_columns(home: Home, window: Tmux) 
     window.resize(60, 12)
     window.shows("q Quit")
     window.shows("◌ PD")
+    window.hides("UTIL")
     window.resize(120, 30)
-    window.shows("LIMIT")
+    window.shows("UTIL")
 
 
 def test_no_text_of_the_app_is_left_after_a_resize(home: Home, window: Tmux) -> None:

@@ -7,6 +7,7 @@ from textual.dom import DOMNode
 
 from warpdeck_tui.app import DeckApp
 from warpdeck_tui.screens.admin import AdminScreen
+from warpdeck_tui.screens.help import KeyHelp
 from warpdeck_tui.screens.history import HistoryScreen
 from warpdeck_tui.screens.job import JobScreen
 from warpdeck_tui.screens.node_add import NodeAdd
@@ -29,7 +30,8 @@ from warpdeck_tui.screens.sweep import SweepGrid
 from warpdeck_tui.screens.usage import UsagePage
 from warpdeck_tui.screens.welcome import WelcomeScreen
 from warpdeck_tui.table.actions import ACTIONS, MEETINGS, PLACES, Action
-from warpdeck_tui.table.bindings import actions_at, clashes, help_lines, key_line
+from warpdeck_tui.table.bindings import actions_at, clashes, key_line
+from warpdeck_tui.viewmodels.shell.help_layout import help_of
 from warpdeck_tui.widgets.cell_grid import CellGrid
 from warpdeck_tui.widgets.log.view import LogView
 from warpdeck_tui.widgets.panel_table import ChartPane
@@ -66,6 +68,7 @@ OWNERS: dict[str, tuple[type[DOMNode], ...]] = {
     "columns": (ColumnPicker,),
     "fill": (Fill,),
     "done": (DonePage,),
+    "help": (KeyHelp,),
     "page": (HelpPage, TextPage),
     "usage": (UsagePage,),
     "diff": (DiffPage,),
@@ -113,10 +116,14 @@ def test_every_context_has_owners_and_belongs_to_a_combination() -> None:
     assert set(OWNERS) == set(PLACES) == met == {action.where for action in ACTIONS}
 
 
-def test_the_help_page_starts_with_the_context_and_lists_all_actions() -> None:
-    lines = help_lines(("job", "log"), {})
-    assert lines[0] == ("", PLACES["job"], "")
-    assert len([line for line in lines if line[2]]) == len(ACTIONS)
+def test_the_help_page_starts_with_the_global_keys_and_lists_all_actions() -> None:
+    shown = help_of(("job", "log"), {})
+    assert [section.title for section in shown.sections[:3]] == [
+        PLACES["app"],
+        PLACES["moves"],
+        PLACES["job"],
+    ]
+    assert sum(len(section.entries) for section in shown.sections) == len(ACTIONS)
 
 
 def test_the_key_line_fits_the_width_and_keeps_help_and_quit() -> None:

@@ -229,6 +229,7 @@ async def test_the_palette_shows_the_reason_below_the_action(folder: Path) -> No
 async def test_the_help_gives_the_reason_in_place_of_the_explanation(folder: Path) -> None:
     async with run_app(folder, adapt=OtherScheduler(), size=(120, 40)) as ui:
         await ui.press("2", "question_mark")
+        await ui.type("add node")
         await ui.shows("Add node", IMPOSSIBLE[Action.NODE_ADD])
         assert "add a machine over SSH" not in ui.text()
 

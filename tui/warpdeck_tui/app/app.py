@@ -32,7 +32,6 @@ from warpdeck_tui.table.bindings import (
     actions_at,
     bindings,
     command_of,
-    help_lines,
     key_words,
     keys_of,
     looks_only,
@@ -272,6 +271,15 @@ class DeckApp(TerminalApp):
         key = key_words(keys_of(action, self.keymap).partition(",")[0])
         self.notify(f"{words}{undo_hint(undo, key)}", markup=False)
 
+    def ask_drain(self, name: str) -> None:
+        """Ask for the reason and drain the node with this name or, if it is drained already, ask and resume it."""
+        from warpdeck_tui.screens.shared.node_actions import (
+            drain_or_resume,  # The first frame does not need it.
+        )
+
+        if (node := self.board.nodes.get(name)) is not None:
+            drain_or_resume(self, node)
+
     def tell_reloaded(self, reloaded: Reloaded) -> None:
         """Show which settings changed when config.toml was read again."""
         self.notify("\n".join([*reloaded.changes, *reloaded.warnings]) or "No settings changed", markup=False)
@@ -365,9 +373,9 @@ class DeckApp(TerminalApp):
 
     def action_help(self) -> None:
         places = self.front.places() if self.front is not None else ()
-        self.push_screen(
-            screens.HelpPage("Help", help_lines(places, self.keymap, self.board.scheduler.refusal))
-        )
+        from warpdeck_tui.viewmodels.shell.help_layout import help_of  # The first frame does not need it.
+
+        self.push_screen(screens.KeyHelp(help_of(places, self.keymap, self.board.scheduler.refusal)))
 
     def action_done(self) -> None:
         self.push_screen(screens.DonePage(self.chronicle))

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from warpdeck_tui.screens.shared.dialogs import HelpPage as HelpPage
 
     from .admin import AdminScreen as AdminScreen
+    from .help import KeyHelp as KeyHelp
     from .history import HistoryScreen as HistoryScreen
     from .job import JobScreen as JobScreen
     from .node_page import NodeScreen as NodeScreen
@@ -29,6 +30,7 @@ _HOMES = {
     "ColumnPicker": "shared.column_picker",
     "DonePage": "shared.dialogs",
     "HelpPage": "shared.dialogs",
+    "KeyHelp": "help",
     "HistoryScreen": "history",
     "JobScreen": "job",
     "NewJob": "submit",

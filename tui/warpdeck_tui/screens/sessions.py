@@ -242,7 +242,7 @@ class SessionsScreen(DeckScreen):
             words = why_words(row.why)
         options = shell_options(board.jobs.values(), user=self.deck.board.user, has_gpus=board.has_gpus())
         no_shell = board.scheduler.refusal("app", "shell")
-        opens = no_shell or f"Key i opens a shell with {in_words(options)}"
+        opens = no_shell or f"i opens a shell with {in_words(options)}"
         self.query_one("#told", Static).update(f"{printable(words)}\n{opens}")
         self.show_keys()
 

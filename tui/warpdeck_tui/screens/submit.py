@@ -101,7 +101,7 @@ class NewJob(CompletedForm):
     """
 
     hidden = ScriptText
-    VERTICAL_BREAKPOINTS = [(0, "-low"), (30, "-tall")]  # noqa: RUF012  (as Textual declares it)
+    VERTICAL_BREAKPOINTS = [(0, "-low"), (34, "-tall")]  # noqa: RUF012  (as Textual declares it)
 
     def __init__(self, core: Core, filling: FormOpening, sheet: Sheet) -> None:
         super().__init__(filling.deck)

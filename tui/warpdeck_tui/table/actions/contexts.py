@@ -30,7 +30,8 @@ PLACES = {
     "columns": "Columns",
     "fill": "Load form",
     "done": "Action log",
-    "page": "Help and text pages",
+    "help": "Help",
+    "page": "Text pages",
     "diff": "Differences",
     "usage": "Usage of finished jobs",
 }
@@ -51,6 +52,7 @@ MEETINGS = (
     ("columns", "list", "moves"),
     ("fill", "list", "moves"),
     ("done", "list", "moves"),
+    ("help",),
     ("page", "log", "moves"),
     ("usage", "log", "moves"),
     ("diff", "moves"),

@@ -34,16 +34,16 @@ DIALOG_ACTIONS = (
         "Complete",
         "complete a path or a name, or list what continues it; otherwise go to the next field",
         "Next",
-        call="screen.complete",
+        call="screen.focus_next",
     ),
-    Action("form", "next", "down", "Next field", "go to the next field or value", call="screen.step(1)"),
+    Action("form", "next", "down", "Next field", "go to the next field or value", call="screen.next_value"),
     Action(
         "form",
         "previous",
         "shift+tab,up",
         "Previous field",
         "go to the previous field or value",
-        call="screen.step(-1)",
+        call="screen.focus_previous",
     ),
     Action(
         "form",
@@ -155,6 +155,11 @@ DIALOG_ACTIONS = (
     Action("done", "copy", "y,Y", "Copy", "copy the command line under the cursor", "Copy"),
     Action("done", "undo", "Z", "Undo", "undo the change under the cursor", "Undo"),
     Action("done", "close", "escape,q,at", "Close", "close the list", "Close"),
+    Action("help", "close", "escape", "Close", "clear the search, then close the help", "Close"),
+    Action("help", "down", "down", "Down", "one line", call="move(1)"),
+    Action("help", "up", "up", "Up", "one line", call="move(-1)"),
+    Action("help", "page_down", "pagedown", "Page down", "one page", "Next page", call="page(1.0)"),
+    Action("help", "page_up", "pageup", "Page up", "one page", call="page(-1.0)"),
     Action(
         "page", "close", "escape,q,enter,question_mark", "Close", "close the search, then the page", "Close"
     ),
