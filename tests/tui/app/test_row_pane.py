@@ -10,7 +10,7 @@ from tests.tui.static_site import NOW
 
 from warpdeck_tui.screens.shared.row_pane import RowPane
 from warpdeck_tui.viewmodels import Cell, Line
-from warpdeck_tui.viewmodels.site.row_details import MOST_JOBS, job_lines, jobs_of, row_details
+from warpdeck_tui.viewmodels.site.row_details import MOST_JOBS, job_lines, jobs_of, row_details, row_title
 from warpdeck_tui.widgets.columns import Column
 
 COLUMNS = (Column("NAME", 8), Column("LIMIT", 8), Column("", 3), Column("EMPTY", 3))
@@ -18,6 +18,13 @@ COLUMNS = (Column("NAME", 8), Column("LIMIT", 8), Column("", 3), Column("EMPTY",
 
 def text(lines: list[Line]) -> list[str]:
     return ["".join(cell.text for cell in line) for line in lines]
+
+
+def test_the_title_of_an_event_is_its_job() -> None:
+    assert (
+        row_title("events", "9 12", (Cell("Sat 00:25:47"), Cell("3_2"), Cell("started on n3"))) == "job 3_2"
+    )
+    assert (row_title("qos", "high", (Cell("high"),)), row_title("qos", "", ())) == ("high", "qos")
 
 
 def test_a_row_is_shown_with_one_fact_per_line() -> None:
@@ -78,3 +85,11 @@ async def test_a_wide_terminal_shows_facts_about_a_session_without_a_screen(fold
         await ui.shows("No sessions. Press i to open a shell")
         await ui.cluster.submit_shell()
         await ui.shows("shell", "● R", "1 shell")
+
+
+def test_abbreviations_keep_their_capitals() -> None:
+    lines = row_details((Column("GPUS", 9), Column("ALLOWED QOS", 9)), (Cell("8/16"), Cell("normal")))
+    assert ["".join(cell.text for cell in line).split() for line in lines] == [
+        ["GPUs", "8/16"],
+        ["allowed", "QoS", "normal"],
+    ]

@@ -63,8 +63,8 @@ COLUMNS = (
     Column("NODE", 12, flex=1, most=24),
     Column("STATE", 10),
     Column("CPUS", 9, align="right"),
-    Column("LOAD", 6, 2),
-    Column("MEMORY", 6, 2),
+    Column("LOAD", 8, 2, flex=1, most=14),
+    Column("MEMORY", 8, 2, flex=1, most=14),
     Column("GPUS", 12),
     Column("JOBS", 4, 1, align="right"),
     Column("JOBS OR REASON", 0),
@@ -274,9 +274,15 @@ class NodesScreen(TimeTravel):
         pane, lines = self.query_one("#under", Frame), list[Line]()
         if node is not None:
             jobs = {job.label: job for job in self.deck.board.jobs.values() if job.label in node.jobs}
-            is_low = self.has_class("-narrow")
-            width = pane.content_size.width
-            lines = details(node, index, jobs=jobs, now=time.time(), width=width, is_low=is_low)
+            lines = details(
+                node,
+                index,
+                jobs=jobs,
+                now=time.time(),
+                width=pane.content_size.width,
+                is_low=self.has_class("-narrow"),
+                is_own=self.deck.board.scheduler.is_own,
+            )
         title = printable(node.name) if node is not None else ""
         if (title, lines) != self._described:
             self._described = title, lines
