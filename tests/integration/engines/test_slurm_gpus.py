@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import subprocess
 import sys
@@ -23,7 +24,7 @@ from tests.support.waiting import WAIT_S, eventually, eventually_async, eventual
 from warpdeck.engines.slurm.gpus.samplers import KEEP_S, RETRY_S
 from warpdeck.engines.slurm.jobs import SlurmJobs
 from warpdeck.engines.slurm.site import SlurmSite
-from warpdeck.model import JobId
+from warpdeck.model import JobId, NodeName
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol.node_rows import GpuRow
 
@@ -250,9 +251,9 @@ async def test_agents_of_the_site_measure_the_jobs_of_all_users_before_any_sampl
     argv = ("sbatch", "--parsable", "--output=/dev/null", "--gres=gpu:1", "--wrap=sleep 600")
     foreign = slurm.run(argv, user="nobody", cwd=Path("/tmp")).out.strip()
     job = await sbatch(rig, slurm, "--gres=gpu:2")
-    with agent_on_node(tmp_path, driver):
-        agents.folder = str(tmp_path)
-        try:
+    agents.folder = str(tmp_path)
+    try:
+        with agent_on_node(tmp_path, driver):
             wanted = [(foreign, 55), (job, 55), (job, 55), ("", 55)]
             rows = await looked(
                 rig, lambda gpus: [(gpu.job, gpu.util_pct) for gpu in gpus.values()] == wanted
@@ -263,16 +264,31 @@ async def test_agents_of_the_site_measure_the_jobs_of_all_users_before_any_sampl
                 (2, 55, "site agent"),
             ]
             assert detail.row.gpu_util_pct == 55 and not rows[1].processes
-            tmp_path.chmod(0o777)
+        for age_s, source in ((40, "site agent, 4"), (70, "")):
             agents.readings.drop_of_agents(before=float("inf"))
-            assert not await agents.look(JobId(int(job))), "others may write there"
-        finally:
-            tmp_path.chmod(0o755)
-            agents.folder = ""
+            write_aged(tmp_path, age_s)
+            assert await agents.look(JobId(int(job))) is bool(source)
+            reading = agents.cluster.state.node_status.readings.get(NodeName(NODE))
+            sources = [gpu.source for gpu in reading.gpus] if reading is not None else [""]
+            assert all(found.startswith(source) for found in sources)
+        tmp_path.chmod(0o777)
+        write_aged(tmp_path, 0)
+        assert not await agents.look(JobId(int(job))), "others may write there"
+    finally:
+        agents.folder = ""
     agents.readings.drop_of_agents(before=float("inf"))
     await asyncio.to_thread(slurm.ok, "scancel", foreign)
     await rig.cancel(job)
     await rig.reached(job)
+
+
+def write_aged(folder: Path, age_s: float) -> None:
+    """Replace the last reading by one that is older."""
+    path = folder / f"{NODE}.json"
+    line = json.loads(path.read_text())
+    new = folder / "new"
+    new.write_text(json.dumps({**line, "at_unix": time.time() - age_s}))
+    new.rename(path)
 
 
 @contextlib.contextmanager
