@@ -10,6 +10,7 @@ from warpdeck.base.paths import Paths
 from warpdeck.client.peek_terminal import Glance
 from warpdeck.model import GpuLinks
 from warpdeck.model.finished_jobs import FinishedQuery, GroupCost
+from warpdeck.notation.filters.job_filter import holds
 from warpdeck.protocol.job_rows import (
     CurveRow,
     ForwardRow,
@@ -299,7 +300,8 @@ class StaticCore:
         await asyncio.Event().wait()
 
     async def past(self, query: FinishedQuery, *, counted: bool = False) -> PastJobs:
-        rows = [row for row in past() if query.user in (None, row.user)]
+        fits = holds(query.clauses)
+        rows = [row for row in past() if query.user in (None, row.user) and fits(row)]
         return PastJobs(jobs=rows[: query.limit], total=len(rows) if counted else None)
 
     async def past_costs(self, query: FinishedQuery) -> list[GroupCost]:

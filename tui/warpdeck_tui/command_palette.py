@@ -159,13 +159,6 @@ def _ask(deck: Deck, thing: Thing) -> None:
     deck.verbs.ask(thing.kind, [thing.key])
 
 
-def _drain(deck: Deck, thing: Thing) -> None:
-    from .screens.shared.node_actions import drain_or_resume  # Its dialogs must not delay the first frame.
-
-    if (node := deck.board.nodes.get(thing.key)) is not None:
-        drain_or_resume(deck, node)
-
-
 def _use_theme(deck: Deck, thing: Thing) -> None:
     """Apply the theme and store it, as the theme picker does."""
     deck.looks.use(thing.key)
@@ -191,8 +184,8 @@ _RUN: dict[str, Callable[[Deck, Thing], object]] = {
     "priority": lambda deck, thing: deck.verbs.ask_priority([thing.key]),
     "rerun": lambda deck, thing: deck.run_worker(deck.verbs.rerun(thing.key), group="rerun", exclusive=True),
     "copy": lambda deck, thing: deck.forms.open_like(thing.key),
-    "drain": _drain,
-    "resume": _drain,
+    "drain": lambda deck, thing: deck.ask_drain(thing.key),
+    "resume": lambda deck, thing: deck.ask_drain(thing.key),
     "theme": _use_theme,
     "filter": lambda deck, thing: deck.navigation.filter_queue(thing.key),
     "sort": lambda deck, thing: deck.navigation.sort_queue(thing.key),

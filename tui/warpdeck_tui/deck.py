@@ -53,7 +53,7 @@ class JobActions(Protocol):
     async def rerun(self, key: str) -> None: ...
     def log(self, key: str) -> None: ...
     def log_of_array(self, row: JobRow) -> None: ...
-    async def shell(self) -> None: ...
+    def shell(self) -> None: ...
 
 
 class Navigation(Protocol):
@@ -173,12 +173,18 @@ class Deck(Lender, Protocol):
     def tell_done(self, words: str, command: str, undo: Undo | None = None) -> None:
         """Record a change in the action log, and tell the user about it and about the key that undoes it."""
 
+    def ask_drain(self, name: str) -> None:
+        """Ask for the reason and drain the node with this name or, if it is drained already, ask and resume it."""
+
     def copy(self, text: str, *, shown: str = "") -> None:
         """Copy the text to the terminal's clipboard (OSC 52), to the buffer of tmux and to a file.
 
         The file serves terminals that have neither of the other two. `shown` is displayed in place of the
         text if the text contains a secret.
         """
+
+    def offer_welcome(self) -> object:
+        """Show the welcome page if the queue is in front and there has never been a job."""
 
     async def take_back(self, key: str = "") -> None:
         """Undo the latest change, or the change with this key. If that is impossible, show why."""

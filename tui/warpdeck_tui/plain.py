@@ -54,10 +54,11 @@ from warpdeck_tui.viewmodels.site.idle_gpus import (
     wastes,
 )
 from warpdeck_tui.viewmodels.site.usage import usage_text
-from warpdeck_tui.widgets.cells import printable
+from warpdeck_tui.widgets.cells import printable, text_of
 from warpdeck_tui.widgets.columns import Column
 
-from .viewmodels import Line
+from .plain_overview import overview
+from .viewmodels import Cell, Line
 
 QUEUE_COLUMNS = ("job", "state", "name", "user", "gpus", "time", "where")
 PAST_COLUMNS = ("job", "state", "name", "user", "account", "gpus", "time", "where")
@@ -127,6 +128,16 @@ def _clean(line: str) -> str:
     return in_words(printable(_PICTURES.sub("", line))).rstrip()
 
 
+async def _overview(client: AsyncioClient, wanted: PlainRequest) -> Text:
+    lines, panels = await overview(client, wanted.user)
+    for columns, panel in panels:
+        rows = [tuple(Cell(text_of(cell)) for cell in cells) for _, cells in panel.rows]
+        titles = [column.title for column in columns]
+        text = _table(titles, rows) if rows else [panel.empty]
+        lines += ["", "".join(cell.text for cell in panel.title), *text]
+    return lines
+
+
 async def _queue(client: AsyncioClient, wanted: PlainRequest) -> Text:
     rows = {row.id: row for row in await _jobs_of(client, wanted.user)}
     listing, now = Listing(), time.time()
@@ -156,7 +167,7 @@ def _idle_words(nodes: Sequence[NodeRow]) -> Text:
 async def _events_around(client: AsyncioClient, at: float) -> Text:
     """Return lines with the events of nodes in the day around a time."""
     now, half_s = time.time(), SPANS[0][0] / 2
-    told = await client.ask(requests.Timeline(since=at - half_s, until=min(now, at + half_s), steps=1))
+    told = await client.ask(requests.NodeTimeline(since=at - half_s, until=min(now, at + half_s), steps=1))
     events = [f"  {event_words(event, now)}" for event in told.events]
     return ["", "events of the day around this time:", *(events or ["  none"])]
 
@@ -307,6 +318,7 @@ async def _site(client: AsyncioClient, _: PlainRequest) -> Text:
 
 
 SCREENS: dict[str, Callable[[AsyncioClient, PlainRequest], Awaitable[Text]]] = {
+    "overview": _overview,
     "queue": _queue,
     "gpus": _gpus,
     "nodes": _nodes,

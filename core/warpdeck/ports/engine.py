@@ -275,7 +275,7 @@ class EngineNodes(Protocol):
         """Return the nodes at a past time. Facts that are not known are named, and never invented."""
         ...
 
-    async def timeline(self, caller: Caller, message: ask.Timeline) -> results.Timeline:
+    async def timeline(self, caller: Caller, message: ask.NodeTimeline) -> results.Timeline:
         """Return the events of nodes and the use of the GPUs in a range of time. Raises UserError."""
         ...
 

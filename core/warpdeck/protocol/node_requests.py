@@ -33,7 +33,7 @@ class NodesAt(RequestMessage[results.PastNodes], frozen=True, kw_only=True, tag=
     name: Name = ""
 
 
-class Timeline(RequestMessage[results.Timeline], frozen=True, kw_only=True, tag="timeline"):
+class NodeTimeline(RequestMessage[results.Timeline], frozen=True, kw_only=True, tag="timeline"):
     """Ask for the events of nodes, and for the use of all GPUs, in a range of at most seven days (Unix seconds).
 
     The use is divided into `steps` equal parts of the range.

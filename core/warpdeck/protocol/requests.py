@@ -65,9 +65,9 @@ from .node_requests import NodeRemove as NodeRemove
 from .node_requests import NodeResume as NodeResume
 from .node_requests import Nodes as Nodes
 from .node_requests import NodesAt as NodesAt
+from .node_requests import NodeTimeline as NodeTimeline
 from .node_requests import ReservationMake as ReservationMake
 from .node_requests import ReservationRemove as ReservationRemove
-from .node_requests import Timeline as Timeline
 from .process_requests import Command as Command
 from .process_requests import FileRead as FileRead
 from .process_requests import Run as Run

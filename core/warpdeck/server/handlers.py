@@ -111,12 +111,12 @@ def _answered_in_pages(engine: Engine) -> dict[type, Handler]:
             rows = await engine.nodes.past(connection.caller, message)
         return await paged(connection, message.id, "nodes", rows, page_rows=ask.NODE_PAGE_ROWS)
 
-    async def timeline(connection: Connection, message: ask.Timeline) -> results.Timeline:
+    async def timeline(connection: Connection, message: ask.NodeTimeline) -> results.Timeline:
         async with connection.server.looks_back.slot(connection.who.uid):
             return await engine.nodes.timeline(connection.caller, message)
 
     return {
-        ask.Timeline: timeline,
+        ask.NodeTimeline: timeline,
         ask.Jobs: _rows(engine.jobs.rows, "jobs", JOB_PAGE_ROWS),
         ask.Steps: _rows(engine.jobs.steps, "steps", JOB_PAGE_ROWS),
         ask.Nodes: _rows(engine.nodes.rows, "nodes", ask.NODE_PAGE_ROWS),

@@ -195,8 +195,10 @@ def test_a_log_goes_on_after_its_gateway_was_killed(site: Home, tmp_path: Path) 
     eventually(lambda: has_ended(pid), what="the end of the gateway")
     eventually(lambda: site.run("status").returncode == 0, what="the gateway that the client starts")
     (tmp_path / "go").touch()
-    out, errors = logs.communicate(timeout=OUTAGE_S)
-    assert logs.returncode == 0, errors
+    eventually(lambda: logs.poll() is not None, timeout_s=OUTAGE_S, what="the end of the log")
+    # Not `communicate`, which would lose the lines that were read ahead with the first one.
+    out = logs.stdout.read()
+    assert logs.returncode == 0, out
     *lines, end = [first.rstrip(), *out.splitlines()]
     assert end == "end" and lines == numbered(lines), "nothing is missing and nothing is repeated"
 

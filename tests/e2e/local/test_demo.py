@@ -70,7 +70,7 @@ def test_the_demo_shows_a_busy_cluster(demo: Tmux, short_tmp: Path) -> None:
 def test_jobs_can_be_submitted_in_the_demo(demo: Tmux, short_tmp: Path) -> None:
     demo.keys("n")
     demo.shows("or command")
-    demo.keys("Tab", "Tab")
+    demo.keys("Tab")
     demo.type("python train.py")
     demo.keys("Enter")
     demo.shows("Submitted job")

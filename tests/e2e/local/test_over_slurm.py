@@ -32,12 +32,12 @@ def square(number: int) -> tuple[int, str]:
 
 
 @contextmanager
-def gateway_over(slurm: RealSlurm, folder: Path) -> Iterator[Home]:
-    """Yield a user's home with a gateway, in a folder that the nodes see."""
+def gateway_over(slurm: RealSlurm, folder: Path, *, settings: str = "") -> Iterator[Home]:
+    """Yield a user's home with a gateway, in a folder that the nodes see. `settings` are lines of [slurm]."""
     shared = folder / "shared"
     home = Home(folder / "home", WARPDECK_ENGINE="slurm", **slurm.wrappers(folder / "bin"))
     home.path.mkdir(mode=0o700)
-    (home.path / "config.toml").write_text(f'[slurm]\nfolder = "{shared}"\n')
+    (home.path / "config.toml").write_text(f'[slurm]\nfolder = "{shared}"\n{settings}')
     home.ok("up")
     yield home
     home.close()

@@ -76,5 +76,5 @@ def test_the_library_trains_on_two_nodes_with_the_code_of_its_submission(
         (work / "train.py").write_text("raise SystemExit(3)\n")
         site.ok("release", job.id)
         assert job.wait(timeout_s=120).ok, job.output()
-        found = job.output().decode().splitlines()
+        found = [line for line in job.output().decode().splitlines() if line.startswith("rank ")]
     assert [line.split(" on ")[0] for line in found] == [f"rank {rank} of 2 sum 3" for rank in (0, 1)]

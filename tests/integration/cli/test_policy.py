@@ -82,7 +82,7 @@ def test_why_shows_the_start_the_jobs_ahead_and_the_reason(run: Run) -> None:
     code, out, _ = run("why", "2")
     lines = out.splitlines()
     assert code == 0 and lines[0].startswith("starts about "), out
-    assert lines[1].startswith("Resources: waits for ")
+    assert lines[1].startswith("Resources: needs ")
     assert run("why", "1")[1] == "job 1 is not waiting: RUNNING\n"
 
 

@@ -528,7 +528,7 @@ class EngineContract:
         nodes, since = rig.engine.nodes, time.time()
         await nodes.drain(rig.admin, ask.NodeDrain(name=rig.node, reason="a fan"))
         await nodes.resume(rig.admin, ask.NodeResume(name=rig.node))
-        told = await nodes.timeline(rig.user, ask.Timeline(since=since, until=time.time() + 60, steps=3))
+        told = await nodes.timeline(rig.user, ask.NodeTimeline(since=since, until=time.time() + 60, steps=3))
         kinds = [(event.kind, event.text) for event in told.events if event.node == rig.node]
         assert [each for each in kinds if each[0] in ("drain", "resume")] == [
             ("drain", "a fan"),
@@ -536,7 +536,7 @@ class EngineContract:
         ]
         assert len(told.allocated) == len(told.util_pct) == 3
         with pytest.raises(UserError, match="too long"):
-            await nodes.timeline(rig.user, ask.Timeline(since=0, until=since))
+            await nodes.timeline(rig.user, ask.NodeTimeline(since=0, until=since))
 
     async def test_reservations_are_made_once_and_removed(self, rig: Rig) -> None:
         nodes, site = rig.engine.nodes, rig.engine.site
@@ -616,7 +616,7 @@ class EngineContract:
         job, output, client = await rig.held(), rig.engine.output, Client()
         with pytest.raises(UserError, match="has not started"):
             await output.log(rig.user, ask.Log(job=job), client.progress)
-        with pytest.raises(UserError, match="belongs to|own user only"):
+        with pytest.raises(UserError, match=r"belongs to|own user only"):
             await output.log(rig.other, ask.Log(job=job), client.progress)
         await rig.cancel(job)
 

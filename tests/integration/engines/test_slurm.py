@@ -13,6 +13,8 @@ from tests.slurm_parity.peer.real_slurm import VERSIONS
 
 TESTED = ("22.05", "26.05") if os.environ.get("CI") else VERSIONS
 """Under CI the version that most machines of this release of Debian have, and the newest one."""
+ACCOUNTING = ("22.05", "26.05")
+"""The others run as a site without accounting."""
 
 
 @pytest.mark.slurm
@@ -22,6 +24,6 @@ class TestSlurm(EngineContract):
 
     @pytest_asyncio.fixture(scope="class", loop_scope="class", params=TESTED)
     async def rig(self, request: pytest.FixtureRequest) -> AsyncIterator[Rig]:
-        with small_slurm(request.param, accounting=request.param == "22.05") as slurm:
+        with small_slurm(request.param, accounting=request.param in ACCOUNTING) as slurm:
             async for made in slurm_rig(slurm):
                 yield made

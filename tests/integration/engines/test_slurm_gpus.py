@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from tests.lab.nvml import build_fake_nvml, write_state
 from tests.slurm_parity.peer.real_slurm import VERSIONS, RealSlurm
 from tests.support.waiting import WAIT_S, eventually_async, eventually_awaited
 
-from warpdeck.engines.slurm.gpus.samplers import KEEP_S
+from warpdeck.engines.slurm.gpus.samplers import KEEP_S, RETRY_S
 from warpdeck.engines.slurm.jobs import SlurmJobs
 from warpdeck.engines.slurm.site import SlurmSite
 from warpdeck.protocol import requests as ask
@@ -179,6 +180,31 @@ async def test_a_job_that_nobody_has_measured_tells_when_the_first_reading_comes
         return detail.gpus[0].util_pct is not None and detail.first_reading_in_s is None
 
     await eventually_awaited(is_measured, what="the first reading")
+    await rig.cancel(job)
+    await rig.reached(job)
+
+
+async def test_a_job_that_a_screen_has_measured_in_vain_promises_no_first_reading(
+    rig: Rig, slurm: RealSlurm, driver: Path
+) -> None:
+    write_state(driver / "state", gpus=0)
+    job = await sbatch(rig, slurm, "--gres=gpu:1")
+    assert isinstance(rig.engine.jobs, SlurmJobs)
+    samplers = rig.engine.jobs.samplers
+    with samplers.screen():
+
+        async def is_started() -> bool:
+            return bool(await steps(slurm, job))
+
+        await eventually_awaited(is_started, what="the step of the screen")
+        await rig.detail(job)  # The look does not start another step.
+        now = time.monotonic() + RETRY_S + 1
+        samplers.monotonic = lambda: now
+        try:
+            assert (await rig.detail(job)).first_reading_in_s is None
+        finally:
+            samplers.monotonic = time.monotonic
+            write_state(driver / "state", gpus=4)
     await rig.cancel(job)
     await rig.reached(job)
 

@@ -38,10 +38,12 @@ QOS = ("priority=10", "maxtrespu=gres/gpu=2", "maxwall=2:00:00", "gracetime=30")
 LATER = 2_000_000_000.0
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def rig() -> AsyncIterator[Rig]:
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["22.05", "26.05"])
+async def rig(request: pytest.FixtureRequest) -> AsyncIterator[Rig]:
     site = POLICY.strip() + SITE
-    with RealSlurm(site, nodes=(NODE,), gres=GRES, accounting=True, accounts=ACCOUNTS) as slurm:
+    with RealSlurm(
+        site, nodes=(NODE,), gres=GRES, accounting=True, accounts=ACCOUNTS, version=request.param
+    ) as slurm:
         slurm.ok("sacctmgr", "--immediate", "modify", "qos", "fast", "set", *QOS)
         async for made in slurm_rig(slurm):
             yield made

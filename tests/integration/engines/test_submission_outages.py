@@ -68,9 +68,10 @@ async def test_a_slurmctld_that_is_killed_while_sbatch_waits_gets_the_job_once(s
 
 
 @pytest.mark.slurm
-async def test_a_job_that_slurm_forgot_is_found_in_the_accounting() -> None:
-    forgetful = f"MinJobAge=2\n{SITE}"
-    with RealSlurm(forgetful, nodes=(NODE,), gres=GRES, accounting=True) as slurm, temporary_home() as home:
+@pytest.mark.parametrize("version", ["22.05", "26.05"])
+async def test_a_job_that_slurm_forgot_is_found_in_the_accounting(version: str) -> None:
+    peer = RealSlurm(f"MinJobAge=2\n{SITE}", nodes=(NODE,), gres=GRES, accounting=True, version=version)
+    with peer as slurm, temporary_home() as home:
         home.path.mkdir()
         site = CrashSite(slurm, home)
         site.use("exec >/dev/null", "kill -9 $PPID")

@@ -103,9 +103,9 @@ class RealSlurm:
     `site` holds the lines of slurm.conf from SelectTypeParameters on, and `gres` is gres.conf. With
     `accounting`, slurmdbd and its database keep the history, which takes two more seconds to start.
     `accounts` are then command lines of sacctmgr that create accounts, users and QoS. `version` is one of
-    VERSIONS; only the default one has accounting. With `own_names`, the jobs of a node see its name as the
-    name of their machine, as on nodes that are machines. Otherwise all of them see HOST. With `tokens`,
-    `scontrol token` gives users tokens for slurmrestd.
+    VERSIONS; the database does not run with 20.11, whose libraries are too old for it. With `own_names`, the jobs
+    of a node see its name as the name of their machine, as on nodes that are machines. Otherwise all of them see
+    HOST. With `tokens`, `scontrol token` gives users tokens for slurmrestd.
     """
 
     def __init__(
@@ -133,6 +133,7 @@ class RealSlurm:
         (self.folder / "site.conf").write_text(site + (self._token_key() if tokens else ""))
         if accounting:
             (self.folder / "accounting").write_text("".join(f"{line}\n" for line in accounts))
+            (self.folder / "mariadb").symlink_to(PACKAGES / "root")
         (self.folder / "nodes").write_text("\n".join(nodes) + "\n")
         if own_names:
             (self.folder / "own_names").touch()

@@ -11,7 +11,8 @@
 #                                tests/slurm_parity/peer/real_slurm.py), and one slurmd starts for each name in FOLDER/nodes.
 #                                If FOLDER/own_names exists, each slurmd and its jobs see the node's name as that of their machine.
 #                                If FOLDER/accounting exists, mariadbd and slurmdbd start too (PORT + 90 and + 91) and keep
-#                                the history; sacctmgr first runs the lines of that file.
+#                                the history; sacctmgr first runs the lines of that file. FOLDER/mariadb is then the folder
+#                                of the database's package, which those of a suite do not have.
 #   slurm.sh run FOLDER CMD...   run a Slurm command with its environment
 #   slurm.sh down FOLDER         stop the daemons
 # FOLDER is absolute and short, because the path of a Unix socket must fit. Removing the folder leaves nothing behind.
@@ -23,6 +24,7 @@ set -eu
 word=$1 folder=$2
 shift 2
 root=$folder/root
+mariadb=$folder/mariadb
 plugins=$(echo "$root"/usr/lib/*/slurm-wlm)
 export SLURM_CONF=$folder/slurm.conf
 if [ "$word" != get ]; then
@@ -126,8 +128,8 @@ CONF
 }
 
 database() {
-    setsid mariadbd --no-defaults --user="$(id -un)" --datadir="$folder/db" --skip-grant-tables --innodb-use-native-aio=0 \
-        --innodb-flush-method=fsync --innodb-flush-log-at-trx-commit=0 --lc-messages-dir="$root/usr/share/mysql" \
+    LD_LIBRARY_PATH=$(echo "$mariadb"/usr/lib/*-linux-gnu) setsid "$mariadb/usr/sbin/mariadbd" --no-defaults --user="$(id -un)" --datadir="$folder/db" --skip-grant-tables --innodb-use-native-aio=0 \
+        --innodb-flush-method=fsync --innodb-flush-log-at-trx-commit=0 --lc-messages-dir="$mariadb/usr/share/mysql" \
         --tmpdir="$folder/db.tmp" "$@" # file names in /tmp would collide: process numbers repeat in other namespaces
 }
 
@@ -135,7 +137,7 @@ database() {
 keep_accounts() {
     mkdir -p "$folder/db" "$folder/db.tmp"
     if [ -s "$folder/accounting" ]; then # slurmdbd uses stored procedures, which need the system tables
-        (printf 'create database mysql;\nuse mysql;\n' && cat "$root/usr/share/mysql/mysql_system_tables.sql") |
+        (printf 'create database mysql;\nuse mysql;\n' && cat "$mariadb/usr/share/mysql/mysql_system_tables.sql") |
             database --bootstrap >"$folder/mariadb.err" 2>&1
     fi
     database --bind-address=127.0.0.1 --port=$(($1 + 90)) --socket="$folder/db.sock" --pid-file="$folder/mariadb.pid" \

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.engines.slurm_rig import OFTEN
-from tests.slurm_parity.peer.real_slurm import SITE, RealSlurm
+from tests.slurm_parity.peer.real_slurm import PACKAGES, SITE, SUITES, RealSlurm
 from tests.support.waiting import eventually
 
 from warpdeck.base.paths import Paths
@@ -69,6 +69,8 @@ def version(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 def slurm(version: str) -> Iterator[RealSlurm]:
     """A cluster with jobs in many states, which change no more."""
+    plugins = Path(f"{PACKAGES}-{SUITES[version]}/root/usr/lib")
+    assert list(plugins.rglob("auth_jwt.so")), "run tests/setup.sh"
     with RealSlurm(SITE, version=version, tokens=True) as running:
         for options in HELD:
             submit(running, "--hold", *options, "--wrap=true")
@@ -77,7 +79,7 @@ def slurm(version: str) -> Iterator[RealSlurm]:
         submit(running, "-J", "later", "--begin=now+2hours", "-t", "1-0", "--wrap=true")
         submit(running, "-J", "fails", "--wrap=exit 3")
         submit(running, "-J", "killed", "--wrap=kill -9 $$")
-        submit(running, "-J", "no folder", "-o", "/nowhere/x", "--wrap=true")
+        submit(running, "-J", "no folder", "-o", "/proc/nowhere/x", "--wrap=true")
         parts = ("-n1", "--mem=100", "--wrap=true", ":", "-J", "second", "-n2", "--mem=200")
         submit(running, "--hold", "-J", "first", *parts)
         eventually(lambda: states(running).get("stands") == "RUNNING", what="the jobs run")
@@ -164,10 +166,12 @@ async def test_an_answer_costs_one_request_and_is_of_the_newest_version(
     assert row is not None and row.version == PARSERS[version][0] and row.version in VERSIONS
 
 
+@pytest.mark.parametrize("is_valid", [True, False])
 async def test_the_gateway_reads_the_queue_over_slurmrestd_and_says_so(
-    version: str, slurm: RealSlurm, tmp_path: Path
+    version: str, slurm: RealSlurm, tmp_path: Path, is_valid: bool
 ) -> None:
-    token = slurm.token()
+    """With a token that is too old, squeue is run. It would fail with this token, too."""
+    token = slurm.token() if is_valid else f"{slurm.token()}x"
     environ = {**os.environ, **slurm.wrappers(tmp_path / "bin"), "SLURM_JWT": token}
     with slurm.slurmrestd() as path:
         settings = SlurmSettings(
@@ -181,7 +185,9 @@ async def test_the_gateway_reads_the_queue_over_slurmrestd_and_says_so(
         async with gateway(paths, settings, clock=time.time, commands=SlurmCommands(environ)) as made:
             row = made.site.about().rest
             assert row is not None and row.url == settings.rest_url and token not in str(row)
-            assert (row.version, row.problem) == (PARSERS[version][0], "")
+            assert row.version == (PARSERS[version][0] if is_valid else "")
+            assert ("refuses the token" in row.problem) is not is_valid
+            assert made.site.about().problem == "" and made.commands.environ.get("SLURM_JWT") is None
             assert any(job.request.name == "both" for job in made.cluster.state.jobs.values())
 
 

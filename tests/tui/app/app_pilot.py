@@ -37,17 +37,20 @@ ME = pwd.getpwuid(os.geteuid()).pw_name
 
 
 class Cluster:
-    """Two nodes of four GPUs. The controller can be stopped and restarted; store and nodes remain."""
+    """Nodes of four GPUs. The controller can be stopped and restarted; store and nodes remain."""
 
     def __init__(
         self,
         home: Path,
         store: Store | None = None,
         adapt: Callable[[Engine], Engine] = lambda engine: engine,
+        nodes: int = 2,
     ) -> None:
         home.mkdir(mode=0o700, exist_ok=True)
         self.paths = Paths(str(home))
-        self.nodes = [SimNode(NodeName(f"gpu{number:02d}"), gpus=4, cpus=16) for number in (1, 2)]
+        self.nodes = [
+            SimNode(NodeName(f"gpu{number:02d}"), gpus=4, cpus=16) for number in range(1, nodes + 1)
+        ]
         self.store: Store = store or MemoryStore()
         self._adapt = adapt
         self.ends: dict[str, tuple[float, int]] = {}
@@ -206,14 +209,15 @@ async def run_app(
     toasts: bool = False,
     store: Store | None = None,
     adapt: Callable[[Engine], Engine] = lambda engine: engine,
+    nodes: int = 2,
     **options: Any,
 ) -> AsyncIterator[AppPilot]:
     """Run the app, connected to a running cluster.
 
     `writes` records the output to the terminal for `written`. `toasts` draws notifications, too. `adapt` returns
-    the engine that the server uses, such as an `OtherScheduler`.
+    the engine that the server uses, such as an `OtherScheduler`. `nodes` is the number of nodes.
     """
-    cluster = Cluster(folder / "home", store, adapt)
+    cluster = Cluster(folder / "home", store, adapt, nodes)
     await cluster.start()
     app = DeckApp(cluster.paths, **options)
     if writes:

@@ -7,6 +7,7 @@ from textual.dom import DOMNode
 
 from warpdeck_tui.app import DeckApp
 from warpdeck_tui.screens.admin import AdminScreen
+from warpdeck_tui.screens.help import KeyHelp
 from warpdeck_tui.screens.history import HistoryScreen
 from warpdeck_tui.screens.job import JobScreen
 from warpdeck_tui.screens.node_add import NodeAdd
@@ -24,11 +25,14 @@ from warpdeck_tui.screens.shared.deck_screen import TextPane
 from warpdeck_tui.screens.shared.dialogs import Ask, Choose, Confirm, DonePage, Fill, HelpPage, TextPage
 from warpdeck_tui.screens.shared.diff_page import DiffPage
 from warpdeck_tui.screens.shared.job_list import FilterLine
+from warpdeck_tui.screens.shell import ShellSize, ShellWait
 from warpdeck_tui.screens.submit import FormLine, NewJob, ScriptText
 from warpdeck_tui.screens.sweep import SweepGrid
 from warpdeck_tui.screens.usage import UsagePage
+from warpdeck_tui.screens.welcome import WelcomeScreen
 from warpdeck_tui.table.actions import ACTIONS, MEETINGS, PLACES, Action
-from warpdeck_tui.table.bindings import actions_at, clashes, help_lines, key_line
+from warpdeck_tui.table.bindings import actions_at, clashes, key_line
+from warpdeck_tui.viewmodels.shell.help_layout import help_of
 from warpdeck_tui.widgets.cell_grid import CellGrid
 from warpdeck_tui.widgets.log.view import LogView
 from warpdeck_tui.widgets.panel_table import ChartPane
@@ -38,6 +42,7 @@ from warpdeck_tui.widgets.virtual_table import VirtualTable
 OWNERS: dict[str, tuple[type[DOMNode], ...]] = {
     "app": (DeckApp,),
     "overview": (OverviewScreen,),
+    "welcome": (WelcomeScreen,),
     "queue": (QueueScreen,),
     "nodes": (NodesScreen,),
     "node": (NodeScreen,),
@@ -59,11 +64,14 @@ OWNERS: dict[str, tuple[type[DOMNode], ...]] = {
     "form": (FormLine,),
     "script": (ScriptText,),
     "sweep": (SweepGrid,),
+    "shell": (ShellSize,),
+    "wait": (ShellWait,),
     "add": (NodeAdd,),
     "choose": (Choose,),
     "columns": (ColumnPicker,),
     "fill": (Fill,),
     "done": (DonePage,),
+    "help": (KeyHelp,),
     "page": (HelpPage, TextPage),
     "usage": (UsagePage,),
     "diff": (DiffPage,),
@@ -111,10 +119,14 @@ def test_every_context_has_owners_and_belongs_to_a_combination() -> None:
     assert set(OWNERS) == set(PLACES) == met == {action.where for action in ACTIONS}
 
 
-def test_the_help_page_starts_with_the_context_and_lists_all_actions() -> None:
-    lines = help_lines(("job", "log"), {})
-    assert lines[0] == ("", PLACES["job"], "")
-    assert len([line for line in lines if line[2]]) == len(ACTIONS)
+def test_the_help_page_starts_with_the_global_keys_and_lists_all_actions() -> None:
+    shown = help_of(("job", "log"), {})
+    assert [section.title for section in shown.sections[:3]] == [
+        PLACES["app"],
+        PLACES["moves"],
+        PLACES["job"],
+    ]
+    assert sum(len(section.entries) for section in shown.sections) == len(ACTIONS)
 
 
 def test_the_key_line_fits_the_width_and_keeps_help_and_quit() -> None:

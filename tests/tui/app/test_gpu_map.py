@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.tui.static_cluster import nodes as static_nodes
 from tests.tui.widgets.widget_pilot import STYLES, WidgetPilot, run_widget
@@ -11,7 +12,7 @@ from tests.tui.widgets.widget_pilot import STYLES, WidgetPilot, run_widget
 from warpdeck.protocol.job_rows import CurveRow
 from warpdeck.protocol.node_rows import GpuRow, NodeRow
 from warpdeck_tui.user_files.map_color import keep_map_color, read_map_color
-from warpdeck_tui.viewmodels.nodes.details import details
+from warpdeck_tui.viewmodels.nodes.details import about_node, details
 from warpdeck_tui.viewmodels.nodes.gpu_history import POINTS, STEP_S, GpuHistory
 from warpdeck_tui.viewmodels.nodes.gpu_map import MapContext, gpu_lines, is_wasted, legend_words, wasted_words
 from warpdeck_tui.viewmodels.nodes.owner_colors import COLORS, OwnerColors
@@ -188,6 +189,20 @@ def test_the_details_name_reason_jobs_and_all_gpus() -> None:
     assert text.count("°C") == 9 and "GPU 5  NVIDIA H100" in text
     low = details(static_nodes()[0], 2, jobs={}, now=0.0, width=60, is_low=True)
     assert low[0][0].text == "GPU 2" and "°C" not in "".join(cell.text for cell in low[-1])
+
+
+def test_a_node_of_another_scheduler_has_no_agent_of_ours() -> None:
+    node = msgspec.structs.replace(static_nodes()[0], agent_start=0.0)
+    now = (node.at or 0.0) + 3600
+    own, others = (
+        "\n".join(
+            "".join(cell.text for cell in line)
+            for line in about_node(node, jobs={}, now=now, width=60, is_own=is_own)
+        )
+        for is_own in (True, False)
+    )
+    assert "agent runs for" in own and "readings" in own
+    assert "slurmd runs for" in others and "agent" not in others and "readings" not in others
 
 
 def test_a_stored_color_that_does_not_exist_is_ignored(

@@ -66,6 +66,7 @@ SCREENS: dict[str, tuple[str, ...]] = {
     "a question": ("c",),
     "the form": ("n",),
     "help": ("question_mark",),
+    "the overview": ("0",),
     "history": ("4",),
     "sessions": ("5",),
     "the map": ("2",),
@@ -121,7 +122,7 @@ async def test_no_key_has_two_actions_for_any_focus(folder: Path, name: str) -> 
             meanings: dict[str, set[str]] = {}
             for node, bound in screen._modal_binding_chain:
                 for key, binding in bound:
-                    if isinstance(node, Input) and binding.action.startswith("scroll_"):
+                    if isinstance(node, Input) and binding.action.startswith(("scroll_", "page_")):
                         continue  # an input has one line, so Textual passes the key on
                     meanings.setdefault(key, set()).add(binding.action.rpartition(".")[2])
             twice = {key: sorted(names) for key, names in meanings.items() if len(names) > 1}
@@ -166,9 +167,9 @@ async def test_the_palette_searches_the_log(folder: Path) -> None:
 async def test_help_shows_the_keys_of_the_screen_and_closes(folder: Path) -> None:
     async with run_app(folder) as ui:
         await ui.press("2", "question_mark")
-        await ui.shows("Nodes and GPUs", "Map or list")
+        await ui.shows("Nodes and GPUs", "Color by owner")
         await ui.press("escape")
-        await ui.hides("Map or list")
+        await ui.hides("Color by owner")
         assert ui.app.screen.place == "nodes"  # type: ignore[attr-defined]
 
 
@@ -177,8 +178,8 @@ async def test_help_fits_80_columns(folder: Path) -> None:
         await ui.press("question_mark")
         await ui.shows("Queue")
         assert all(len(line) <= 80 for line in ui.text().splitlines())
-        await ui.press("G")
-        await ui.shows("Help and text pages", "close the search, then the page")
+        await ui.press("pagedown", "pagedown")
+        await ui.shows("Filter by rank")
 
 
 async def test_the_palette_finds_an_action_and_runs_it(folder: Path) -> None:

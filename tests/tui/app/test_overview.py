@@ -197,7 +197,7 @@ def test_without_a_timeline_the_jobs_tell_the_allocated_cpus() -> None:
         job(2, "COMPLETED", start=NOW - 9000, end=NOW - 570, cpus=4),
         job(3, "PENDING"),
     ]
-    found = capacity.of_jobs(jobs, shown, 8, size=lambda row: row.cpus, known_from=NOW - 1200)
+    found = capacity.of_jobs(jobs, shown, Totals(cpus=8), known_from=NOW - 1200)
     assert list(found.allocated[-21:-18]) == [None, 50.0, 50.0]
     assert list(found.allocated[-11:-8]) == [50.0, 75.0, 50.0]
 

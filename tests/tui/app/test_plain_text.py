@@ -20,6 +20,14 @@ from warpdeck_tui.plain import SCREENS, PlainRequest, screen_text
 from warpdeck_tui.terminal.glyph_sets import in_words
 
 EXPECTED_TEXTS = {
+    "overview": (
+        "GPUs, last 24 hours",
+        "from ",
+        "% allocated",
+        "My jobs  2 running",
+        "llama",
+        "No job failed",
+    ),
     "queue": ("JOB", "llama", "R", "gpu01"),
     "gpus": ("gpu01, mixed: 3 jobs", "GPU 0: job 1 of ", "% used", "GPU 1: free", "°C"),
     "nodes": ("NODE", "gpu02"),

@@ -175,7 +175,7 @@ async def test_no_text_cursor_blinks(folder: Path) -> None:
 async def test_a_closed_pages_drawing_cache_is_released(folder: Path) -> None:
     async with run_app(folder) as ui:
         await ui.press("question_mark")
-        await ui.shows("Help", "Copy to form")
+        await ui.shows("Help", "Run again")
         drawn = [widget._styles_cache for widget in ui.app.screen.walk_children(Widget)]
         await ui.until(lambda: any(cache._cache for cache in drawn), "the lines of the page")
         await ui.press("escape")
@@ -183,6 +183,7 @@ async def test_a_closed_pages_drawing_cache_is_released(folder: Path) -> None:
 
 
 SCREENS = {
+    "overview": ("0",),
     "queue": (),
     "nodes": ("2",),
     "job": ("enter",),

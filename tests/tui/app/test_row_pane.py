@@ -10,7 +10,7 @@ from tests.tui.static_site import NOW
 
 from warpdeck_tui.screens.shared.row_pane import RowPane
 from warpdeck_tui.viewmodels import Cell, Line
-from warpdeck_tui.viewmodels.site.row_details import MOST_JOBS, job_lines, jobs_of, row_details
+from warpdeck_tui.viewmodels.site.row_details import MOST_JOBS, job_lines, jobs_of, row_details, row_title
 from warpdeck_tui.widgets.columns import Column
 
 COLUMNS = (Column("NAME", 8), Column("LIMIT", 8), Column("", 3), Column("EMPTY", 3))
@@ -18,6 +18,13 @@ COLUMNS = (Column("NAME", 8), Column("LIMIT", 8), Column("", 3), Column("EMPTY",
 
 def text(lines: list[Line]) -> list[str]:
     return ["".join(cell.text for cell in line) for line in lines]
+
+
+def test_the_title_of_an_event_is_its_job() -> None:
+    assert (
+        row_title("events", "9 12", (Cell("Sat 00:25:47"), Cell("3_2"), Cell("started on n3"))) == "job 3_2"
+    )
+    assert (row_title("qos", "high", (Cell("high"),)), row_title("qos", "", ())) == ("high", "qos")
 
 
 def test_a_row_is_shown_with_one_fact_per_line() -> None:

@@ -33,7 +33,14 @@ MOST_MODULES = 520
 """There were 511 when this was written, which take 0.2 s; 90 are our own. If there are more, use -X importtime."""
 NOT_PRELOADED = {
     f"warpdeck_tui.{name}"
-    for name in ("terminal.ascii_fallback", "entry", "terminal.terminal_guard", "plain", "serve")
+    for name in (
+        "terminal.ascii_fallback",
+        "entry",
+        "terminal.terminal_guard",
+        "plain",
+        "plain_overview",
+        "serve",
+    )
 }
 """Modules that are never preloaded: they start the app, or are separate programs."""
 

@@ -32,7 +32,6 @@ from warpdeck_tui.table.bindings import (
     actions_at,
     bindings,
     command_of,
-    help_lines,
     key_words,
     keys_of,
     looks_only,
@@ -56,6 +55,8 @@ from .updates import Updates
 
 if TYPE_CHECKING:
     from warpdeck_tui.screens.shared.job_verbs import JobVerbs
+
+    from .welcome import Welcome
 
 
 class DeckApp(TerminalApp):
@@ -221,6 +222,19 @@ class DeckApp(TerminalApp):
         if not self._has_offered:
             self._has_offered = True
             self._offer_sessions()
+        self.offer_welcome()
+
+    @work(exclusive=True, group="welcome")
+    async def offer_welcome(self) -> None:
+        """Show the welcome page if the queue is in front and there has never been a job."""
+        if not self.board.jobs and self.board.ready:
+            await self._welcome.offer()
+
+    @cached_property
+    def _welcome(self) -> Welcome:
+        from .welcome import Welcome  # Only a new home needs it.
+
+        return Welcome(self, self)
 
     def _offer_sessions(self) -> None:
         """Tell the user about sessions that no terminal shows, and move the cursor to the latest one.
@@ -256,6 +270,15 @@ class DeckApp(TerminalApp):
         [action] = [each for each in actions_at("app") if each.id == "undo"]
         key = key_words(keys_of(action, self.keymap).partition(",")[0])
         self.notify(f"{words}{undo_hint(undo, key)}", markup=False)
+
+    def ask_drain(self, name: str) -> None:
+        """Ask for the reason and drain the node with this name or, if it is drained already, ask and resume it."""
+        from warpdeck_tui.screens.shared.node_actions import (
+            drain_or_resume,  # The first frame does not need it.
+        )
+
+        if (node := self.board.nodes.get(name)) is not None:
+            drain_or_resume(self, node)
 
     def tell_reloaded(self, reloaded: Reloaded) -> None:
         """Show which settings changed when config.toml was read again."""
@@ -303,9 +326,8 @@ class DeckApp(TerminalApp):
         told = looks_only("app", action) if self.readonly else ""
         return told or self.board.scheduler.refusal("app", action)
 
-    @work
-    async def action_shell(self) -> None:
-        await self.verbs.shell()
+    def action_shell(self) -> None:
+        self.verbs.shell()
 
     @work
     async def action_start_controller(self) -> None:
@@ -350,9 +372,9 @@ class DeckApp(TerminalApp):
 
     def action_help(self) -> None:
         places = self.front.places() if self.front is not None else ()
-        self.push_screen(
-            screens.HelpPage("Help", help_lines(places, self.keymap, self.board.scheduler.refusal))
-        )
+        from warpdeck_tui.viewmodels.shell.help_layout import help_of  # The first frame does not need it.
+
+        self.push_screen(screens.KeyHelp(help_of(places, self.keymap, self.board.scheduler.refusal)))
 
     def action_done(self) -> None:
         self.push_screen(screens.DonePage(self.chronicle))

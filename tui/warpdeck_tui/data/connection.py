@@ -255,7 +255,7 @@ class Core:
 
     async def timeline(self, since: float, until: float, *, steps: int) -> Timeline:
         """Return the events of nodes and the use of the GPUs in this range of time."""
-        return await self.ask(requests.Timeline(since=since, until=until, steps=steps))
+        return await self.ask(requests.NodeTimeline(since=since, until=until, steps=steps))
 
     async def node_curves(self, node: str, *, step_s: float) -> UsageCurves:
         """Return the recent measurements of a node and its GPUs."""

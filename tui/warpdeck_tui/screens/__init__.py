@@ -13,14 +13,18 @@ if TYPE_CHECKING:
     from warpdeck_tui.screens.shared.dialogs import HelpPage as HelpPage
 
     from .admin import AdminScreen as AdminScreen
+    from .help import KeyHelp as KeyHelp
     from .history import HistoryScreen as HistoryScreen
     from .job import JobScreen as JobScreen
     from .node_page import NodeScreen as NodeScreen
     from .nodes import NodesScreen as NodesScreen
     from .overview import OverviewScreen as OverviewScreen
     from .sessions import SessionsScreen as SessionsScreen
+    from .shell import ShellSize as ShellSize
+    from .shell import ShellWait as ShellWait
     from .submit import NewJob as NewJob
     from .themes import ThemePicker as ThemePicker
+    from .welcome import WelcomeScreen as WelcomeScreen
 
 _HOMES = {
     "AdminScreen": "admin",
@@ -28,6 +32,7 @@ _HOMES = {
     "ColumnPicker": "shared.column_picker",
     "DonePage": "shared.dialogs",
     "HelpPage": "shared.dialogs",
+    "KeyHelp": "help",
     "HistoryScreen": "history",
     "JobScreen": "job",
     "NewJob": "submit",
@@ -35,7 +40,10 @@ _HOMES = {
     "NodesScreen": "nodes",
     "OverviewScreen": "overview",
     "SessionsScreen": "sessions",
+    "ShellSize": "shell",
+    "ShellWait": "shell",
     "ThemePicker": "themes",
+    "WelcomeScreen": "welcome",
 }
 """Maps the name of a class to its module."""
 

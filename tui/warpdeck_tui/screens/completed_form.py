@@ -70,21 +70,26 @@ class CompletedForm(Arrives[str], ModalScreen[str]):
         self.query_one(self.hidden).display = False
         self.choice_list.show(field, rows, titles=titles, keys=keys, empty=empty)
 
-    def action_step(self, by: int) -> None:
-        """Go to the next or previous field, or value of an open list."""
+    def action_next_value(self) -> None:
+        """Go to the next field, or to the next value of an open list."""
         if self.choice_list.is_active:
-            self.choice_list.move(by)
-        elif by > 0:
+            self.choice_list.move(1)
+        else:
             self.app.action_focus_next()
+
+    def action_focus_previous(self) -> None:
+        """Go to the previous field, or to the previous value of an open list."""
+        if self.choice_list.is_active:
+            self.choice_list.move(-1)
         else:
             self.app.action_focus_previous()
 
-    def action_complete(self) -> None:
+    def action_focus_next(self) -> None:
         """Complete the text of the field, or go to the next value or field."""
         field = self._focused_field()
         text = self.value(field)
         if self.choice_list.is_active or not text or field not in (*PATHS, *LISTED):
-            self.action_step(1)
+            self.action_next_value()
         elif field in LISTED:
             self._keyboard.wait_for(self._complete_name(field, text))
         else:
@@ -101,7 +106,7 @@ class CompletedForm(Arrives[str], ModalScreen[str]):
         if self._focused_field() != field or self.value(field) != text:
             return
         if not paths or text in paths or (field == "folder" and f"{text}/" in paths):
-            self.action_step(1)
+            self.action_next_value()
         elif (longer := completed(text, paths)) != text:
             self._enter(field, longer)
         else:
@@ -114,7 +119,7 @@ class CompletedForm(Arrives[str], ModalScreen[str]):
         found = await self._choices.names(field)
         names = [each.value for each in found if each.value.startswith(last)]
         if not names or last in names:
-            self.action_step(1)
+            self.action_next_value()
         elif (longer := completed(last, names)) != last:
             self._enter(field, f"{head}{comma}{longer}")
         else:

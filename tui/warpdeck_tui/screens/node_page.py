@@ -86,7 +86,9 @@ class NodeScreen(NodeVerbs):
                 span=self._span,
                 told=self._told,
                 width=width,
-                about=about_node(node, jobs=jobs, now=time.time(), width=width),
+                about=about_node(
+                    node, jobs=jobs, now=time.time(), width=width, is_own=self.deck.board.scheduler.is_own
+                ),
                 has_charts=not beside,
                 missing=Missing(curves=self._no_curves, checks=reason("node_check")),
             )

@@ -274,9 +274,15 @@ class NodesScreen(TimeTravel):
         pane, lines = self.query_one("#under", Frame), list[Line]()
         if node is not None:
             jobs = {job.label: job for job in self.deck.board.jobs.values() if job.label in node.jobs}
-            is_low = self.has_class("-narrow")
-            width = pane.content_size.width
-            lines = details(node, index, jobs=jobs, now=time.time(), width=width, is_low=is_low)
+            lines = details(
+                node,
+                index,
+                jobs=jobs,
+                now=time.time(),
+                width=pane.content_size.width,
+                is_low=self.has_class("-narrow"),
+                is_own=self.deck.board.scheduler.is_own,
+            )
         title = printable(node.name) if node is not None else ""
         if (title, lines) != self._described:
             self._described = title, lines

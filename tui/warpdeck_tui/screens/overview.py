@@ -13,7 +13,7 @@ from textual.containers import VerticalScroll
 from textual.widget import Widget
 
 from warpdeck.base.errors import UserError
-from warpdeck.model.finished_jobs import MAX_PAGE_JOBS, FinishedQuery
+from warpdeck.model.finished_jobs import FinishedQuery
 from warpdeck.protocol.job_rows import JobRow
 from warpdeck.protocol.node_rows import NodeEventRow
 from warpdeck_tui.screens.shared.deck_screen import DeckScreen
@@ -83,6 +83,10 @@ class LastDay:
         self._asked_at, self._asked_for = time.monotonic(), user
 
 
+class Panels(VerticalScroll, can_focus=False, inherit_bindings=False):
+    """The panels. Their own keys scroll to them, so the container has no keys for scrolling."""
+
+
 class OverviewScreen(DeckScreen):
     """The panels, in two or four columns, or below each other on a narrow terminal."""
 
@@ -97,7 +101,7 @@ class OverviewScreen(DeckScreen):
 
     def compose(self) -> ComposeResult:
         yield from self.top()
-        with VerticalScroll(id="panels", can_focus=False):
+        with Panels(id="panels"):
             with Frame(id=CHART, is_main=True):
                 yield ChartPane(margin=capacity.AXIS_WIDTH, id="chart")
             for panel in PANELS:
@@ -242,20 +246,18 @@ class OverviewScreen(DeckScreen):
         """Request the timeline of the GPUs. Without it or without GPUs, the jobs of the last day tell the use."""
         board, now = self.deck.board, time.time()
         shown = Range(now - capacity.DAY_S, now)
-        if board.has_gpus() and not board.scheduler.reason("timeline"):
+        if not board.scheduler.reason("timeline"):
             told = await self.deck.core.timeline(shown.since, shown.until, steps=capacity.STEPS)
-            self._day.capacity, self._day.events = capacity.of_timeline(told), told.events
-            return
-        past = [] if board.scheduler.reason("past") else (await self.deck.core.past(FinishedQuery())).jobs
-        known_from = min((row.end or now for row in past), default=now) if len(past) >= MAX_PAGE_JOBS else 0.0
-        jobs = {row.id: row for row in (*past, *board.jobs.values())}
-        has_gpus, totals = board.has_gpus(), board.cluster.totals
+            self._day.events = told.events
+            if board.has_gpus():
+                self._day.capacity = capacity.of_timeline(told)
+                return
+        past = None
+        if not board.scheduler.reason("past"):
+            past = (await self.deck.core.past(FinishedQuery())).jobs
+        jobs = {row.id: row for row in (*(past or ()), *board.jobs.values())}
         self._day.capacity = capacity.of_jobs(
-            jobs.values(),
-            shown,
-            totals.gpus if has_gpus else totals.cpus,
-            size=lambda row: row.gpus if has_gpus else row.cpus,
-            known_from=known_from,
+            jobs.values(), shown, board.cluster.totals, known_from=capacity.known_from(past, now)
         )
 
     # ---- Actions
@@ -316,6 +318,8 @@ class OverviewScreen(DeckScreen):
     def _open_screen(self, name: str) -> None:
         navigation = self.deck.navigation
         match name:
+            case "history" if reason := self.deck.board.scheduler.reason("past"):
+                self.app.notify(reason, severity="warning", markup=False)
             case "history":
                 navigation.open_history("")
             case "nodes":

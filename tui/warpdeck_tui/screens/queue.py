@@ -134,6 +134,10 @@ class QueueScreen(JobListScreen):
         super().arrive()
         self.use_columns(self.saved_views().columns)
 
+    def on_screen_resume(self) -> None:
+        if not self.is_left:
+            self.deck.offer_welcome()
+
     def action_next_view(self) -> None:
         """Apply the next saved view. After the last one, return to the default view."""
         kept = self.saved_views()

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from warpdeck_tui.viewmodels.site import site_tables as tables
+from warpdeck_tui.viewmodels.site.events import COLUMNS as EVENT_COLUMNS
 from warpdeck_tui.viewmodels.site.rules import KINDS
-from warpdeck_tui.viewmodels.site.what_if import COLUMNS, NOTHING_YET
+from warpdeck_tui.viewmodels.site.what_if import COLUMNS
 from warpdeck_tui.widgets.columns import Column
 
 
@@ -45,8 +46,15 @@ TABS = {
     ),
     "priorities": Tab("Priorities", tables.PRIORITY_COLUMNS, "No pending jobs", "prio"),
     "drains": Tab("Drains", tables.DRAIN_COLUMNS, "No nodes", "nodes", "Press A to add one", "add"),
-    "events": Tab("Events", tables.EVENT_COLUMNS, "No events", ""),
-    "what-if": Tab("What if", COLUMNS, NOTHING_YET, "simulate --history"),
+    "events": Tab("Events", EVENT_COLUMNS, "No events", ""),
+    "what-if": Tab(
+        "What if",
+        COLUMNS,
+        "No simulation",
+        "simulate --history",
+        "Press w to replay past jobs with more GPUs, another policy or other weights",
+        "what_if",
+    ),
 }
 NAMES = tuple(TABS)
 FORMS = ("reservations", *KINDS)
@@ -55,5 +63,7 @@ USED_WITH = {
     "change": FORMS,
     "remove": FORMS,
     "drain": ("drains",),
+    "filter": ("events",),
+    "map_then": ("events",),
 }
 """Maps actions that apply only to some tables to the names of these tables."""

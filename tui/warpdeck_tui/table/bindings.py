@@ -1,16 +1,16 @@
 """Pure functions that turn the table of actions into key bindings and help texts.
 
-They produce Textual bindings, the key line, the last lines of the dialogs, and the help page.
+They produce Textual bindings, the key line, and the last lines of the dialogs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from textual.binding import Binding, BindingType
 
-from .actions import ACTIONS, MEETINGS, NO_KEY, PLACES, Action
+from .actions import ACTIONS, MEETINGS, NO_KEY, Action
 
 _KEY_WORDS = {
     "question_mark": "?",
@@ -164,21 +164,3 @@ def clashes(actions: Iterable[Action]) -> list[str]:
                     words = f"{key_words(key)} means both {other.id} and {action.id} in {meeting[0]}"
                     found.setdefault((key, other.id, meeting[0]), words)
     return list(found.values())
-
-
-def help_lines(
-    where: Iterable[str],
-    keymap: Mapping[str, str],
-    refusal: Callable[[str, str], str] = lambda place, action: "",
-) -> list[tuple[str, str, str]]:
-    """Return the help page as (keys, title, explanation), with these contexts first.
-
-    A line that has only a title begins a new context. `refusal` returns why the scheduler cannot do an action, or "".
-    """
-    lines: list[tuple[str, str, str]] = []
-    for place in dict.fromkeys((*where, "app", "moves", *PLACES)):
-        lines += [("", PLACES[place], "")]
-        for action in actions_at(place):
-            words = refusal(place, action.id) or action.help
-            lines.append((key_words(keys_of(action, keymap)), action.title, words))
-    return lines

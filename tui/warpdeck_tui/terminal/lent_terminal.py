@@ -80,7 +80,7 @@ def join_terminal(app: Lender, core: Connects, label: str, *, watch: bool = Fals
     def borrow() -> RelayEnd:
         client = core.relay_client()
         try:
-            leave = "press q to leave" if watch else "press Enter, then ~d to detach or ~? for help"
+            leave = "press q to leave" if watch else "to detach: press Enter, then ~ d (~ ? shows help)"
             print(f"job {label}: {leave}", flush=True)
             with contextlib.nullcontext() if watch else shown(core.paths, label):
                 return relay(
@@ -89,7 +89,7 @@ def join_terminal(app: Lender, core: Connects, label: str, *, watch: bool = Fals
                     stdin_fd=STDIN,
                     stdout_fd=STDOUT,
                     watch=watch,
-                    progress=print,
+                    progress=lambda told: print(f"{told}. Ctrl-C stops waiting", flush=True),
                     again=lambda: core.relay_client(start=False),
                 )
         finally:
@@ -121,9 +121,10 @@ def leave_at_hang_up(app: App[None]) -> None:
 
 @contextlib.contextmanager
 def _ending_signals_raise() -> Iterator[None]:
-    """Raise HungUp at the first terminating signal within this context.
+    """Raise HungUp at the first terminating signal within this context, and KeyboardInterrupt at Ctrl-C.
 
-    The app's own handlers cannot be used, because they wait for the event loop, which does not run meanwhile.
+    The handlers of the app and of asyncio cannot be used, because they wait for the event loop, which does not run
+    meanwhile.
     """
 
     def hang_up(*_: object) -> None:
@@ -132,6 +133,7 @@ def _ending_signals_raise() -> Iterator[None]:
         raise HungUp
 
     before = {number: signal.signal(number, hang_up) for number in (signal.SIGTERM, signal.SIGHUP)}
+    before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield
     finally:

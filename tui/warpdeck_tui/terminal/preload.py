@@ -25,12 +25,13 @@ LATER = (
     ),
     *(
         f"warpdeck_tui.screens.{name}"
-        for name in ("history", "sessions", "themes", "admin", "runs", "overview")
+        for name in ("history", "sessions", "shell", "themes", "admin", "runs", "overview", "welcome")
     ),
     "warpdeck_tui.data.server_start",
     "warpdeck_tui.viewmodels.jobs.preview",
     "warpdeck_tui.screens.shared.column_picker",
     "warpdeck_tui.app.left_sessions",
+    "warpdeck_tui.app.welcome",
     *(f"warpdeck_tui.{name}" for name in ("table.actions.requests", "viewmodels.shell.scheduler_line")),
     "warpdeck.snapshots",
 )

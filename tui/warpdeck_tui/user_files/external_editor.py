@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shlex
-import subprocess
 import tempfile
-from collections.abc import Sequence
 
 from warpdeck.base.errors import UserError
 from warpdeck.notation.options.directives import MAX_SCRIPT_BYTES
+from warpdeck_tui.terminal.lent_program import run_program
 from warpdeck_tui.terminal.lent_terminal import Lender, lend_terminal
 
 FALLBACK_EDITOR = "vi"
 """POSIX systems always have it."""
-LOOK_UP_S = 0.2
-"""Seconds between two checks for signals while the editor runs."""
 
 
 def edited(app: Lender, text: str, *, name: str) -> str:
@@ -35,29 +31,12 @@ def edit(text: str, *, name: str) -> str:
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
         try:
-            code = _run([*shlex.split(command), path])
+            code = run_program([*shlex.split(command), path])
         except (OSError, ValueError) as error:
             raise UserError(f"Cannot run the editor {command!r}: {error}", "Set $EDITOR") from error
         if code:
             raise UserError(f"{command} exited with {code}. The text is unchanged", "Try again")
         return _read(path)
-
-
-def _run(command: Sequence[str]) -> int:
-    """Return the exit code of the program.
-
-    If anything is raised meanwhile, for example by a signal handler, the program is killed. The function
-    waits in short intervals, because the kernel may deliver a signal to another thread, and then the Python
-    handler runs only when this thread continues.
-    """
-    with subprocess.Popen(command) as editor:
-        try:
-            while True:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    return editor.wait(timeout=LOOK_UP_S)
-        except BaseException:
-            editor.kill()
-            raise
 
 
 def _read(path: str) -> str:

@@ -21,7 +21,19 @@ from warpdeck.notation.values.time_points import parse_past
 if TYPE_CHECKING:
     from argparse import Namespace
 
-SCREENS = ("queue", "gpus", "nodes", "node", "job", "history", "usage", "idle", "sessions", "site")
+SCREENS = (
+    "overview",
+    "queue",
+    "gpus",
+    "nodes",
+    "node",
+    "job",
+    "history",
+    "usage",
+    "idle",
+    "sessions",
+    "site",
+)
 OF_ONE = {"job": ("a job id", "12"), "node": ("the name of a node", "gpu01")}
 """Maps a screen of one object to the argument that it needs, and an example of it."""
 OF_ALL_NODES = ("gpus", "nodes")

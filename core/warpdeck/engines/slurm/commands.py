@@ -39,7 +39,8 @@ _FORMS = ("SLURM_TIME_FORMAT", "SQUEUE_", "SINFO_", "SACCT_", "SCONTROL_", "SBAT
 _OURS = {"TZ": "UTC", "LC_ALL": "C.UTF-8", "SLURM_BITSTR_LEN": "0"}
 """SLURM_BITSTR_LEN=0: squeue does not shorten lists of array tasks."""
 
-_SITE = frozenset({"SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT"})
+TOKEN = "SLURM_JWT"
+_SITE = frozenset({"SLURM_CONF", "SLURM_CONF_SERVER", TOKEN})
 """Variables with which the commands find Slurm."""
 
 ADVICE = (
@@ -87,6 +88,11 @@ class SlurmCommands:
         self._clock = clock
         self.last_took_s = 0.0
         """Run time of the last reading command, which shows the load of slurmctld."""
+
+    def without_token(self) -> SlurmCommands:
+        """Return the same commands with the usual authentication of the site, such as munge."""
+        kept = {name: value for name, value in self.environ.items() if name != TOKEN}
+        return SlurmCommands(kept, clock=self._clock)
 
     async def read(self, *argv: str) -> str:
         """Return the output of a command that reads. Raises UserError."""

@@ -28,7 +28,7 @@ from .cluster.kept_answers import KeptAnswers
 from .cluster.poller import Poller
 from .cluster.polling import Allowance, Source
 from .cluster.quick_looks import SlurmWaits
-from .commands import SlurmCommands
+from .commands import TOKEN, SlurmCommands
 from .forecasts.forecasts import SlurmForecasts
 from .forecasts.starts import ExpectedStarts
 from .gpus.gathered import Gathered
@@ -129,6 +129,9 @@ async def gateway(
 ) -> AsyncGenerator[Gateway, None]:
     """Open the objects that the parts of the engine share. The errors are those of `slurm_engine`."""
     commands = commands or SlurmCommands()
+    rest = RestSource(settings.rest_url, commands.environ.get(TOKEN, ""))
+    if settings.rest_url:
+        commands = commands.without_token()  # With a token that is too old, they would fail like slurmrestd.
     version = read_version(await commands.read("sbatch", "--version"))
     store = await SqliteStore.open(paths.database)
     try:
@@ -138,7 +141,6 @@ async def gateway(
         site_gateway = SiteGateway(
             folder=settings.site_gateway, owner=settings.site_gateway_owner, config=lambda: cluster.config
         )
-        rest = RestSource(settings.rest_url, commands.environ.get("SLURM_JWT", ""))
         answers = Answers(commands, allowance, shared=site_gateway, rest=rest)
         poller = Poller(cluster, commands, allowance, answers)
         kept = KeptAnswers(commands=commands, allowance=allowance, answers=answers, poller=poller)

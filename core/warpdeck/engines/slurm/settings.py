@@ -27,4 +27,6 @@ class SlurmSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     site_gateway_owner: str = ""
     """The account of the site gateway, if another account than root could have created its folder."""
     rest_url: str = ""
-    """The address of slurmrestd, such as https://host:6820 or unix:/path. It is asked for the queue if SLURM_JWT is set."""
+    """The address of slurmrestd, such as https://host:6820 or unix:/path. It is asked for the queue with the token in SLURM_JWT.
+    Slurm's commands then run without the token.
+    """

@@ -11,7 +11,7 @@ from textual.widgets import Static
 from warpdeck.protocol.job_rows import JobRow
 from warpdeck_tui.deck import Deck
 from warpdeck_tui.viewmodels import Cell, Line
-from warpdeck_tui.viewmodels.site.row_details import job_lines, jobs_of, row_details
+from warpdeck_tui.viewmodels.site.row_details import job_lines, jobs_of, row_details, row_title
 from warpdeck_tui.widgets.cells import Gauge
 from warpdeck_tui.widgets.columns import Column
 
@@ -48,7 +48,7 @@ class RowPane(Frame):
         drawn = (table, key, lines, id(styles))
         if drawn != self._drawn:
             self._drawn = drawn
-            self.show_title(paint([(Cell(key.strip() or table, "title"),)], styles))
+            self.show_title(paint([(Cell(row_title(table, key, cells), "title"),)], styles))
             self.query_one("#row-facts", Static).update(Folded(lines, styles), layout=False)
 
     def _jobs(self, table: str, key: str, jobs: Collection[JobRow]) -> list[Line]:

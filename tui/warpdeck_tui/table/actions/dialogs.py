@@ -34,16 +34,16 @@ DIALOG_ACTIONS = (
         "Complete",
         "complete a path or a name, or list what continues it; otherwise go to the next field",
         "Next",
-        call="screen.complete",
+        call="screen.focus_next",
     ),
-    Action("form", "next", "down", "Next field", "go to the next field or value", call="screen.step(1)"),
+    Action("form", "next", "down", "Next field", "go to the next field or value", call="screen.next_value"),
     Action(
         "form",
         "previous",
         "shift+tab,up",
         "Previous field",
         "go to the previous field or value",
-        call="screen.step(-1)",
+        call="screen.focus_previous",
     ),
     Action(
         "form",
@@ -81,6 +81,30 @@ DIALOG_ACTIONS = (
     Action("sweep", "give_up", "escape", "Cancel", "leave the form unchanged", "Cancel"),
     Action("script", "edit", "ctrl+e", "Edit", "edit the script in $EDITOR", call="screen.edit"),
     Action("script", "leave", "escape", "Back", "back to the fields of the form", call="screen.leave_script"),
+    Action("shell", "submit", "enter", "Open", "open a shell of this size", "Open"),
+    Action(
+        "shell", "next", "tab,down", "Next field", "go to the next field", "Next field", call="app.focus_next"
+    ),
+    Action(
+        "shell",
+        "previous",
+        "shift+tab,up",
+        "Previous field",
+        "go to the previous field",
+        call="app.focus_previous",
+    ),
+    Action("shell", "give_up", "escape", "Cancel", "close without opening a shell", "Cancel"),
+    Action(
+        "wait", "cancel_session", "c", "Cancel session", "cancel the session that waits", "Cancel session"
+    ),
+    Action(
+        "wait",
+        "leave",
+        "escape,q",
+        "Leave it waiting",
+        "close the dialog; the app tells when the session is ready",
+        "Leave it waiting",
+    ),
     Action("add", "submit", "enter", "Add", "add the node", "Add"),
     Action(
         "add", "next", "tab,down", "Next field", "go to the next field", "Next field", call="app.focus_next"
@@ -155,6 +179,11 @@ DIALOG_ACTIONS = (
     Action("done", "copy", "y,Y", "Copy", "copy the command line under the cursor", "Copy"),
     Action("done", "undo", "Z", "Undo", "undo the change under the cursor", "Undo"),
     Action("done", "close", "escape,q,at", "Close", "close the list", "Close"),
+    Action("help", "close", "escape", "Close", "clear the search, then close the help", "Close"),
+    Action("help", "down", "down", "Down", "one line", call="move(1)"),
+    Action("help", "up", "up", "Up", "one line", call="move(-1)"),
+    Action("help", "page_down", "pagedown", "Page down", "one page", "Next page", call="page(1.0)"),
+    Action("help", "page_up", "pageup", "Page up", "one page", call="page(-1.0)"),
     Action(
         "page", "close", "escape,q,enter,question_mark", "Close", "close the search, then the page", "Close"
     ),

@@ -43,6 +43,7 @@ REQUESTS: Mapping[str, tuple[str, ...]] = {
     "node.span": ("curves",),
     # The site
     "admin.add": ("node_add",),
+    "welcome.add": ("node_add",),
     "admin.config": ("config", "reload"),
     "admin.new:reservations": ("reservation_make",),
     "admin.change:reservations": ("reservation_make",),
@@ -53,6 +54,7 @@ REQUESTS: Mapping[str, tuple[str, ...]] = {
         for action in ("new", "change", "remove")
     },
     "admin.what_if": ("config",),
+    "admin.map_then": ("nodes_at",),
 }
 """Maps an action to the tags of the requests that it needs.
 

@@ -29,13 +29,20 @@ LABEL_WIDTH, USER_WIDTH = 8, 8
 
 
 def details(
-    node: NodeRow, index: int, *, jobs: Mapping[str, JobRow], now: float, width: int, is_low: bool = False
+    node: NodeRow,
+    index: int,
+    *,
+    jobs: Mapping[str, JobRow],
+    now: float,
+    width: int,
+    is_low: bool = False,
+    is_own: bool = True,
 ) -> list[Line]:
     """Return the details of a node and, if `index` is that of a GPU, of this GPU. `jobs` has the jobs by label.
 
     In a low pane, the GPU comes first and the table of all GPUs is left out, because the map shows it.
     """
-    about = about_node(node, jobs=jobs, now=now, width=width)
+    about = about_node(node, jobs=jobs, now=now, width=width, is_own=is_own)
     gpu = next((each for each in node.gpus if each.index == index), None)
     chosen = gpu_under_cursor(gpu) if gpu is not None else []
     if is_low:
@@ -43,12 +50,18 @@ def details(
     return [*about, *_gpu_table(node, index, width), *([()] if chosen else []), *chosen]
 
 
-def about_node(node: NodeRow, *, jobs: Mapping[str, JobRow], now: float, width: int) -> list[Line]:
-    """Return the lines about the node itself: state, CPUs, memory, agent, and jobs with their owners."""
+def about_node(
+    node: NodeRow, *, jobs: Mapping[str, JobRow], now: float, width: int, is_own: bool = True
+) -> list[Line]:
+    """Return the lines about the node itself: state, CPUs, memory, agent, and jobs with their owners.
+
+    `is_own` tells whether our own agent runs on the node. Over another scheduler its daemon runs there, and the line about
+    the scheduler says how old all readings are.
+    """
     lines = [*_state(node, now), *_readings(node)]
     if isinstance(node, PastNodeRow):
         lines += past_lines(node, now)
-    lines += _agent(node, now)
+    lines += _agent(node, now, is_own=is_own)
     if not node.gpus and node.gpu_error:
         lines.append(fact("GPUs", printable(node.gpu_error), "warn"))
     return lines + _jobs(node, jobs, now, width)
@@ -89,18 +102,19 @@ def _readings(node: NodeRow) -> list[Line]:
     return lines
 
 
-def _agent(node: NodeRow, now: float) -> list[Line]:
-    """Return the address of the node, and how long its agent has been running."""
+def _agent(node: NodeRow, now: float, *, is_own: bool) -> list[Line]:
+    """Return the address of the node, and how long its agent, or the daemon of Slurm, has been running."""
     where = printable(node.target or node.address or node.hostname)
     lines = [fact("address", where)] if where else []
     if node.features:
         lines.append(fact("features", printable(", ".join(node.features))))
     words = [f"driver {printable(node.driver)}"] if node.driver else []
     if node.agent_start is not None:
-        words.insert(0, f"agent runs for {age(now - node.agent_start)}")
+        words.insert(0, f"{'agent' if is_own else 'slurmd'} runs for {age(now - node.agent_start)}")
     if words:
         lines.append(fact("software", ", ".join(words)))
-    if node.at is not None and now - node.at > STALE_S and not isinstance(node, PastNodeRow):
+    is_now = is_own and not isinstance(node, PastNodeRow)
+    if is_now and node.at is not None and now - node.at > STALE_S:
         lines.append(fact("readings", f"{age(now - node.at)} old", "warn"))
     return lines
 

@@ -39,10 +39,10 @@ UNKNOWN_JOB = "?"
 ALLOCATED, THIS_JOB, FREE = ("alloc", 4), ("=this", 7), ("free", 0)
 """Text and heat step of a GPU without readings."""
 NO_READINGS = "no readings"
-UNMEASURED_LEGEND = "no readings   alloc: allocated   =this: to this job   ! unavailable"
+UNMEASURED_LEGEND = "no readings   alloc: allocated   =this: to this job   ! drained or unhealthy"
 UNMEASURED_OWNERS = "· free   ? unknown"
-MARKS = "* allocated  = this job  ~ allocated but idle  ! unavailable  ? unknown"
-TALL_MARKS = "= this job  ! unavailable  ? unknown"
+MARKS = "* allocated  = this job  ~ allocated but idle  ! drained or unhealthy  ? unknown"
+TALL_MARKS = "= this job  ! drained or unhealthy  ? unknown"
 NAME_MARKS = "· free  other: process outside any job"
 MAX_NAMES = 12
 """Largest number of owners or jobs in the legend."""

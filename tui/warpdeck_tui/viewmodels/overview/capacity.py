@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from warpdeck.model.finished_jobs import MAX_PAGE_JOBS
 from warpdeck.protocol.job_rows import JobRow
 from warpdeck.protocol.results import Timeline
-from warpdeck_tui.viewmodels.cells import Cell, Line
+from warpdeck_tui.viewmodels.cells import Cell, Line, known
 from warpdeck_tui.viewmodels.nodes.timeline import HOUR_S, TICK_ROOM, TICKS_S, Range
 from warpdeck_tui.viewmodels.site.cluster_totals import Totals
 from warpdeck_tui.widgets.plot import Curve, Frame, plot
@@ -22,6 +23,8 @@ ALLOCATED, BUSY = "SUSPENDED", "accent"
 """Styles of the two curves. The curve of allocated GPUs is always the upper one."""
 TALL = 8
 """Least number of rows of a chart at which its middle has a label."""
+HOURS_OF_A_LINE = 3
+"""Number of hours of one line of the plain text."""
 Shares = Sequence[float | None]
 
 
@@ -44,25 +47,35 @@ def of_timeline(told: Timeline) -> Capacity:
     return Capacity(Range(told.since, told.until), allocated, busy)
 
 
-def of_jobs(
-    jobs: Iterable[JobRow], shown: Range, total: int, *, size: Callable[[JobRow], int], known_from: float
-) -> Capacity:
-    """Return the allocated shares as the jobs tell them, for a site whose scheduler has no timeline with them.
+def known_from(past: Sequence[JobRow] | None, now: float) -> float:
+    """Return the time since which all jobs are known.
 
-    `size` returns the part of `total` that a job has. Before `known_from`, some jobs are missing.
+    `past` is a page of the newest ended jobs, or None if there is no history. The queue contains those of the last hour.
+    """
+    if past is None:
+        return now - HOUR_S
+    return min((row.end or now for row in past), default=now) if len(past) >= MAX_PAGE_JOBS else 0.0
+
+
+def of_jobs(jobs: Iterable[JobRow], shown: Range, totals: Totals, *, known_from: float) -> Capacity:
+    """Return the allocated share of the GPUs as the jobs tell it, or of the CPUs if the site has no GPUs.
+
+    Before `known_from`, some jobs are missing.
     """
     step_s = (shown.until - shown.since) / STEPS
     held = [0.0] * STEPS
     for row in jobs:
         if row.start is None:
             continue
+        size = row.gpus if totals.gpus else row.cpus
         begin, end = max(row.start, shown.since), min(row.end or shown.until, shown.until)
         first, last = int((begin - shown.since) / step_s), int((end - shown.since) / step_s)
         for at in range(max(0, first), min(STEPS - 1, last) + 1):
             left = shown.since + at * step_s
-            held[at] += size(row) * max(0.0, min(end, left + step_s) - max(begin, left)) / step_s
+            held[at] += size * max(0.0, min(end, left + step_s) - max(begin, left)) / step_s
+    total = max(1, totals.gpus or totals.cpus)
     shares = [
-        None if shown.since + at * step_s < known_from else min(100.0, 100 * each / max(1, total))
+        None if shown.since + at * step_s < known_from else min(100.0, 100 * each / total)
         for at, each in enumerate(held)
     ]
     return Capacity(shown, shares)
@@ -131,3 +144,20 @@ def _times(shown: Range, room: int) -> str:
     if room >= len("now"):
         chars[-3:] = "now"
     return "".join(chars)
+
+
+def in_words(capacity: Capacity) -> list[str]:
+    """Return the shares of every third hour as lines of text."""
+    lines = []
+    for hour in range(0, 24, HOURS_OF_A_LINE):
+        first, end = (len(capacity.allocated) * at // 24 for at in (hour, hour + HOURS_OF_A_LINE))
+        allocated, busy = _mean(capacity.allocated[first:end]), _mean(capacity.busy[first:end])
+        clock = time.strftime("%H:%M", time.localtime(capacity.range.since + hour * HOUR_S))
+        words = [f"{known(share, '%')} {name}" for share, name in ((allocated, "allocated"), (busy, "busy"))]
+        lines.append(f"from {clock}: {', '.join(words if capacity.busy else words[:1])}")
+    return lines
+
+
+def _mean(shares: Shares) -> float | None:
+    found = [share for share in shares if share is not None]
+    return sum(found) / len(found) if found else None

@@ -48,7 +48,7 @@ class Tab(NamedTuple):
 
 TABS = (
     Tab("show_overview", "Overview", ("overview",)),
-    Tab("show_queue", "Queue", ("queue",)),
+    Tab("show_queue", "Queue", ("queue", "welcome")),
     Tab("show_nodes", "GPUs", ("nodes", "node")),
     Tab("show_job", "Job", ("job", "runs")),
     Tab("show_history", "History", ("history",)),

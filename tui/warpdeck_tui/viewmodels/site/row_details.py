@@ -19,6 +19,13 @@ NAMES = {"GPUS": "GPUs", "CPUS": "CPUs", "GPU": "GPUs", "QOS": "QoS", "TRES": "T
 """Words of column titles that are not written in small letters."""
 
 
+def row_title(table: str, key: str, cells: Sequence[Cell | Gauge]) -> str:
+    """Return the title of the pane: the name of the row, for an event that of its job, or of the table without rows."""
+    if table == "events" and len(cells) > 1:
+        return f"job {cells[1].text}"
+    return key.strip() or table
+
+
 def row_details(columns: Sequence[Column], cells: Sequence[Cell | Gauge], *, words: str = "") -> list[Line]:
     """Return a line for each cell of a row that is not empty, then a description of the row."""
     facts = [

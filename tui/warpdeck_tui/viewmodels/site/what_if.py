@@ -18,7 +18,6 @@ COLUMNS = (
     Column("SHORTER", 7, 2, align="right"),
     Column("LONGER", 7, 2, align="right"),
 )
-NOTHING_YET = "No simulation. Press w to replay past jobs with more GPUs, another policy or other weights"
 EXAMPLE = "--add-gpus 8"
 MEANING = "Mean wait times. ACTUAL was recorded; BASELINE and NEW are simulated"
 
@@ -61,9 +60,12 @@ def what_if_words(found: WhatIf) -> str:
     """Return a summary in one sentence."""
     jobs = sum(change.jobs for change in found.users)
     mean_s = sum(change.jobs * change.difference_s for change in found.users) / max(1, jobs)
+    now_s = sum(change.jobs * change.now_waits_s for change in found.users) / max(1, jobs)
     way = "longer" if mean_s > 0 else "shorter"
     left = f"; {found.not_started:,} cannot start on the current nodes" if found.not_started else ""
-    change = f"mean wait {format_duration(abs(mean_s))} {way}" if round(mean_s) else "no change in mean wait"
+    change = f"no change: mean wait stays {format_duration(now_s)}"
+    if round(mean_s):
+        change = f"mean wait {format_duration(abs(mean_s))} {way}"
     return f"{found.jobs:,} jobs: {change}{left}"
 
 

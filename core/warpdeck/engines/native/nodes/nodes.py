@@ -58,7 +58,7 @@ class NativeNodes:
     async def past(self, caller: Caller, message: ask.NodesAt) -> Rows[PastNodeRow]:
         return await self.past_nodes.rows(self._named(message.name), message.at)
 
-    async def timeline(self, caller: Caller, message: ask.Timeline) -> results.Timeline:
+    async def timeline(self, caller: Caller, message: ask.NodeTimeline) -> results.Timeline:
         return await self.timelines.timeline(message)
 
     async def health(self, caller: Caller, message: ask.NodeCheck) -> results.NodeHealth:

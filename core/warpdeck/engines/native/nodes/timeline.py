@@ -77,7 +77,7 @@ class Timelines:
     records: RecordSearch
     clock: Callable[[], float]
 
-    async def timeline(self, message: ask.Timeline) -> results.Timeline:
+    async def timeline(self, message: ask.NodeTimeline) -> results.Timeline:
         """Return the events and the use of the GPUs in this range. Raises UserError."""
         now = self.clock()
         until = min(message.until, now)

@@ -63,7 +63,7 @@ class Samplers:
     """Times of the last looks, the oldest first."""
     _running: dict[JobId, asyncio.Task[None]] = field(default_factory=dict, init=False)
     _started: dict[JobId, float] = field(default_factory=dict, init=False)
-    """Times at which steps were started, of jobs that somebody looks at."""
+    """Times at which steps were started, of jobs that somebody looks at or that are measured."""
     _screens: int = field(default=0, init=False)
     """Number of open screens."""
     _screen_ended: float | None = field(default=None, init=False)
@@ -123,7 +123,8 @@ class Samplers:
             self._wake.clear()
             now = self.monotonic()
             self._looked = {job_id: at for job_id, at in self._looked.items() if at > now - self.keep_s}
-            self._started = {job_id: at for job_id, at in self._started.items() if job_id in self._looked}
+            kept = self._looked.keys() | self._running.keys()
+            self._started = {job_id: at for job_id, at in self._started.items() if job_id in kept}
             on_screen = self._on_screen(now)
             for job_id, task in self._running.items():
                 if job_id not in self._looked and job_id not in on_screen and not task.cancelling():

@@ -102,7 +102,7 @@ class SlurmNodes:
     async def past(self, caller: Caller, message: ask.NodesAt) -> Rows[PastNodeRow]:
         raise _impossible(Action.NODES_AT)
 
-    async def timeline(self, caller: Caller, message: ask.Timeline) -> results.Timeline:
+    async def timeline(self, caller: Caller, message: ask.NodeTimeline) -> results.Timeline:
         raise _impossible(Action.TIMELINE)
 
     async def health(self, caller: Caller, message: ask.NodeCheck) -> results.NodeHealth:
