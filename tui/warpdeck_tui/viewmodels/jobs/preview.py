@@ -31,7 +31,9 @@ MOST_NODES_LOOKED_AT = 64
 """Largest number of nodes of a job that are looked at, because the preview is drawn every second."""
 MOST_TASKS = 100
 LONGEST_BAR, SHORTEST_BAR = 14, 6
-LONGEST_CURVE, SHORTEST_CURVE = 40, 8
+LONGEST_CURVE, SHORTEST_CURVE = 40, 6
+SPARE = 3
+"""Columns after the title and at the end of a line with a curve."""
 BESIDE_BAR = 34
 """Number of columns that the texts beside a bar take."""
 LATE_PCT = 90
@@ -198,7 +200,7 @@ def metric_lines(tail: bytes, width: int) -> list[Line]:
         step = points[-1].step
         at = f" at step {step:,.0f}" if step is not None else ""
         value = f" {values[-1]:.4g}"
-        columns = max(SHORTEST_CURVE, min(LONGEST_CURVE, width - TITLE_WIDTH - 1 - len(value + at)))
+        columns = max(SHORTEST_CURVE, min(LONGEST_CURVE, width - TITLE_WIDTH - SPARE - len(value + at)))
         curve = sparkline(scaled(condensed(values, columns)), columns)
         lines.append(
             (
