@@ -29,14 +29,14 @@ async def overview(client: AsyncioClient, user: str | None) -> tuple[list[str], 
     shown, events = Range(now - capacity.DAY_S, now), list[NodeEventRow]()
     use: capacity.Capacity | None = None
     if "timeline" not in refused:
-        asked = requests.Timeline(since=shown.since, until=shown.until, steps=capacity.STEPS)
+        asked = requests.NodeTimeline(since=shown.since, until=shown.until, steps=capacity.STEPS)
         told = await client.ask(asked)
         events = told.events
         use = capacity.of_timeline(told) if totals.gpus else None
     if use is None:
-        past = [] if "past" in refused else (await client.ask(requests.Past(query=FinishedQuery()))).jobs
+        past = None if "past" in refused else (await client.ask(requests.Past(query=FinishedQuery()))).jobs
         known_from = capacity.known_from(past, now)
-        use = capacity.of_jobs([*past, *jobs], shown, totals, known_from=known_from)
+        use = capacity.of_jobs([*(past or ()), *jobs], shown, totals, known_from=known_from)
     failed = None
     if "past" not in refused:
         failed = (await client.ask(requests.Past(query=failures.failures_query(user)))).jobs

@@ -305,7 +305,7 @@ def _add_snapshot(
     except (UserError, OSError) as error:
         if required:
             raise
-        notes.append(f"no snapshot: {error}; the job runs in its folder")
+        notes.append(f"no snapshot: {error}; the live folder runs")
         return
     if taken.snapshot is None and required:
         raise UserError(taken.notes[0], "put the code into a git repository")

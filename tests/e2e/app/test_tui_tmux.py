@@ -136,7 +136,9 @@ def window(home: Home, short_tmp: Path, request: pytest.FixtureRequest) -> Itera
 def open_shell(window: Tmux) -> None:
     """Open a shell and wait for its first output."""
     window.keys("i")
-    window.shows("~d to detach")
+    window.shows("Open a shell")
+    window.keys("Enter")
+    window.shows("to detach: press Enter")
     window.type("echo sum-$((40+2))")
     window.keys("Enter")
     window.shows("sum-42")

@@ -281,7 +281,9 @@ async def test_events_of_array_tasks_show_their_task_numbers(folder: Path) -> No
         await ui.shows("[Partitions]")
         ui.app.screen.show_tab("events")  # type: ignore[attr-defined]
         # The record of the array becomes that of its last task.
-        await ui.shows("[Events]", " 1_0 running", " 1_1 running", " 1 submitted")
+        await ui.shows(
+            "[Events]", "1_0            running", "1_1            running", "1              submitted"
+        )
 
 
 async def test_a_refused_what_if_can_be_corrected(folder: Path) -> None:

@@ -74,7 +74,7 @@ async def test_sessions_and_ports_are_listed_and_a_forward_is_stopped(folder: Pa
             await asyncio.to_thread(client.begin, "forward", **facts)
             await ui.press("5")
             await ui.shows("1 session ", "1 forwarded port", "↳ jupyter", "http://127.0.0.1:9000/")
-            await ui.shows("Key i opens a shell with --gpus=1", "w Watch")
+            await ui.shows("i opens a shell of the size", "w Watch")
             await ui.press("down")
             await ui.shows("http://127.0.0.1:9000/lab?token=…", "o URL")
             assert SECRET not in ui.text() + ui.notifications()

@@ -23,11 +23,13 @@ from warpdeck_tui.viewmodels.jobs.job_columns import DEFAULT_COLUMNS, job_row
 from warpdeck_tui.viewmodels.jobs.listing import Choice, Listing
 from warpdeck_tui.viewmodels.jobs.queue import (
     clock,
+    how_ended,
     in_full,
     names_of,
     summary,
     targets,
     tasks_of,
+    where,
 )
 from warpdeck_tui.viewmodels.jobs.verbs import fits, refusal, said_done
 
@@ -329,3 +331,9 @@ def test_an_empty_log_shows_why_it_is_empty(job: JobRow, text: str) -> None:
 def test_a_log_is_not_called_empty_before_it_is_opened() -> None:
     for job in (running(), ended()):
         assert job_view.log_words(job, written=False, is_empty=False, told="") == ""
+
+
+def test_a_failed_launch_reads_as_could_not_start() -> None:
+    ended = row(state="FAILED", end=NOW - 60, exit_code="1:0", exit_cause="launch_failed", node_list="gpu01")
+    assert how_ended(ended) == "could not start on gpu01"
+    assert where(ended, NOW).text.startswith("could not start, ")

@@ -25,6 +25,7 @@ from warpdeck.protocol.node_rows import NodeRow
 from warpdeck.protocol.request_base import RequestMessage
 from warpdeck.protocol.site_rows import ReservationRow
 from warpdeck_tui.data.rule_changes import RELOAD, RuleChanges
+from warpdeck_tui.data.site_events import SiteEvents
 from warpdeck_tui.data.what_if import what_if
 from warpdeck_tui.screens.shared.dialogs import Ask, TextPage
 from warpdeck_tui.screens.shared.frames import Frame
@@ -38,6 +39,7 @@ from warpdeck_tui.user_files.external_editor import edited
 from warpdeck_tui.viewmodels.cells import Cell
 from warpdeck_tui.viewmodels.jobs.queue import Question
 from warpdeck_tui.viewmodels.site import site_tables as tables
+from warpdeck_tui.viewmodels.site.events import FILTER_EXAMPLE, event_rows
 from warpdeck_tui.viewmodels.site.rules import KINDS
 from warpdeck_tui.viewmodels.site.what_if import (
     EXAMPLE,
@@ -77,7 +79,7 @@ class AdminScreen(NodeVerbs):
         self._qos = results.QosLevels(qos=[])
         self._shares = results.ShareTree(shares=[])
         self._priorities = results.PriorityList(jobs=[])
-        self._events = results.EventList(events=[])
+        self._site_events: SiteEvents | None = None
         self._what_if: WhatIf | None = None
         self._what_if_words = EXAMPLE
         self._simulating = ""
@@ -117,7 +119,9 @@ class AdminScreen(NodeVerbs):
         """
         self._told = self._untold()
         try:
-            if self._tab in _TABLES and not self._told:
+            if self._tab == "events" and not self._told:
+                await self._events.ask(self.deck.board.scheduler)
+            elif self._tab in _TABLES and not self._told:
                 attribute, request = _TABLES[self._tab]
                 setattr(self, attribute, await self.deck.core.ask(request))
         except UserError as error:
@@ -126,6 +130,8 @@ class AdminScreen(NodeVerbs):
 
     def _untold(self) -> str:
         """Return why the scheduler has no data for the visible table, or "" if it has."""
+        if self._tab == "events":
+            return self._events.refusal(self.deck.board.scheduler)
         if self._tab not in _TABLES:
             return ""
         _, request = _TABLES[self._tab]
@@ -144,12 +150,21 @@ class AdminScreen(NodeVerbs):
         self.query_one(TabLine).show(cells, [f"screen.table('{name}')" for name in TABS], self.deck.palette)
         self.set_head(
             f"site: {tab.title.lower()}"
+            + (f"   {self._events.text}" if self._tab == "events" and self._events.text else "")
             + (f"   simulating, {self._simulating}; Esc cancels" if self._simulating else "")
         )
         self._tell()
 
+    @property
+    def _events(self) -> SiteEvents:
+        if self._site_events is None:
+            self._site_events = SiteEvents(self.deck.core)
+        return self._site_events
+
     def _nothing(self) -> str:
         """Return the text for the empty table."""
+        if self._tab == "events" and self._events.text:
+            return f"No event matches {printable(self._events.text)}. Press Esc to clear the filter"
         tab = TABS[self._tab]
         return self.advised(tab.empty, tab.advice, tab.advised) if tab.advice else tab.empty
 
@@ -168,7 +183,7 @@ class AdminScreen(NodeVerbs):
             case "drains":
                 return tables.drain_rows(self.deck.board.node_list(), now=now)
             case "events":
-                return tables.event_rows(self._events.events)
+                return event_rows(self._events.shown(self.deck.chronicle))
             case _:
                 return what_if_rows(self._what_if)
 
@@ -280,6 +295,8 @@ class AdminScreen(NodeVerbs):
             self.deck.navigation.open_job(self.job_keys[0])
         elif self.node is not None:
             self.app.push_screen(NodeScreen(self.node.name))
+        elif self._tab == "events":
+            self.action_map_then()
         elif self._tab == "accounts" and (user := event.key.partition(" ")[2]):
             self.deck.navigation.open_user(user)
         elif self.check_action("change", ()):
@@ -292,8 +309,28 @@ class AdminScreen(NodeVerbs):
             self.workers.cancel_group(self, "what-if")
             self._simulating = ""
             self.draw()
+        elif self._tab == "events" and self._events.text:
+            self._filter("")
         else:
             self.deck.navigation.show_queue()
+
+    def action_filter(self) -> None:
+        """Ask for the filter of the events."""
+        question = Ask(f"Filter events: {FILTER_EXAMPLE}", required="Enter a word", value=self._events.text)
+        self.app.push_screen(question, lambda text: self._filter(text) if text else None)
+
+    def _filter(self, text: str) -> None:
+        self._events.text = text
+        self.draw()
+        self.table.action_first()
+
+    def action_map_then(self) -> None:
+        """Open the map of GPUs at the moment of the event under the cursor."""
+        key = self.table.cursor_key
+        for event in self._events.shown(self.deck.chronicle):
+            if event.key == key:
+                self.deck.navigation.open_map_at(event.at)
+                return
 
     def action_copy(self) -> None:
         self.deck.copy(self.table.cursor_key.partition(" ")[0 if self._tab != "accounts" else 2])
@@ -451,7 +488,6 @@ _TABLES: dict[str, tuple[str, RequestMessage[Any]]] = {
     "qos": ("_qos", requests.QosList()),
     "accounts": ("_shares", requests.Shares()),
     "priorities": ("_priorities", requests.Priorities()),
-    "events": ("_events", requests.Events()),
 }
 """The attribute of the screen with the rows of a table, and the request for them."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from warpdeck_tui.viewmodels.site import site_tables as tables
+from warpdeck_tui.viewmodels.site.events import COLUMNS as EVENT_COLUMNS
 from warpdeck_tui.viewmodels.site.rules import KINDS
 from warpdeck_tui.viewmodels.site.what_if import COLUMNS
 from warpdeck_tui.widgets.columns import Column
@@ -45,7 +46,7 @@ TABS = {
     ),
     "priorities": Tab("Priorities", tables.PRIORITY_COLUMNS, "No pending jobs", "prio"),
     "drains": Tab("Drains", tables.DRAIN_COLUMNS, "No nodes", "nodes", "Press A to add one", "add"),
-    "events": Tab("Events", tables.EVENT_COLUMNS, "No events", ""),
+    "events": Tab("Events", EVENT_COLUMNS, "No events", ""),
     "what-if": Tab(
         "What if",
         COLUMNS,
@@ -62,5 +63,7 @@ USED_WITH = {
     "change": FORMS,
     "remove": FORMS,
     "drain": ("drains",),
+    "filter": ("events",),
+    "map_then": ("events",),
 }
 """Maps actions that apply only to some tables to the names of these tables."""

@@ -80,7 +80,7 @@ def join_terminal(app: Lender, core: Connects, label: str, *, watch: bool = Fals
     def borrow() -> RelayEnd:
         client = core.relay_client()
         try:
-            leave = "press q to leave" if watch else "press Enter, then ~d to detach or ~? for help"
+            leave = "press q to leave" if watch else "to detach: press Enter, then ~ d (~ ? shows help)"
             print(f"job {label}: {leave}", flush=True)
             with contextlib.nullcontext() if watch else shown(core.paths, label):
                 return relay(

@@ -54,6 +54,7 @@ REQUESTS: Mapping[str, tuple[str, ...]] = {
         for action in ("new", "change", "remove")
     },
     "admin.what_if": ("config",),
+    "admin.map_then": ("nodes_at",),
 }
 """Maps an action to the tags of the requests that it needs.
 

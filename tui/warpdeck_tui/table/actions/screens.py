@@ -23,7 +23,7 @@ SCREEN_ACTIONS = (
         "shell",
         "i",
         "Interactive shell",
-        "start a shell with the options of the last one; at first with one GPU",
+        "open a shell; asks for GPUs, time and partition, beginning with the last choice",
         "Shell",
         CHANGES,
     ),
@@ -181,7 +181,7 @@ SCREEN_ACTIONS = (
         "attach",
         "a",
         "Attach",
-        "attach to its terminal; to detach, press Enter, then ~d",
+        "attach to its terminal; to detach: press Enter, then ~ d",
         "Attach",
         CHANGES,
     ),
@@ -202,6 +202,15 @@ SCREEN_ACTIONS = (
         "admin", "next_tab", "tab", "Next table", "partitions, reservations, QoS, shares and so on", "Table"
     ),
     Action("admin", "previous_tab", "shift+tab", "Previous table", "the same tables, backwards"),
+    Action(
+        "admin",
+        "filter",
+        "slash",
+        "Filter",
+        "show only events with some words: drain, outage, gpu03, !job",
+        "Filter",
+    ),
+    Action("admin", "map_then", "m", "Map then", "open the GPU map at the moment of the event", "Map then"),
     Action("admin", "new", "n", "New", "create a reservation, a QoS or a partition", "New", CHANGES),
     Action("admin", "change", "e", "Edit", "edit the row under the cursor", "Edit", CHANGES),
     Action("admin", "remove", "X", "Remove", "remove the row under the cursor", "Remove", CHANGES),
@@ -234,7 +243,9 @@ SCREEN_ACTIONS = (
     ),
     Action("admin", "copy", "y", "Copy name", "copy the name of the row under the cursor"),
     Action("admin", "copy_command", "Y", "Copy command", "copy the command line that prints the table"),
-    Action("admin", "back", "escape", "Back", "cancel a running simulation, then back to the queue"),
+    Action(
+        "admin", "back", "escape", "Back", "cancel a simulation or clear the filter, then back to the queue"
+    ),
     Action(
         "nodes",
         "metric",

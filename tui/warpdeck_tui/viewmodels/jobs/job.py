@@ -130,7 +130,7 @@ def used_words(used: UsageRow) -> list[str]:
 def code_head(snapshot: Mapping[str, object] | None, *, branch: str = "") -> list[Line]:
     """Return lines that identify the code that the job runs."""
     if not snapshot:
-        return [(Cell("No snapshot: the job runs the current files of its folder", "muted"),)]
+        return [(Cell("No snapshot: the live folder runs, as its files are at the start", "muted"),)]
     head_commit = str(snapshot.get("head", ""))[:12] or "none"
     on = f" on branch {printable(branch)}" if branch else ""
     changed = ", with uncommitted changes" if snapshot.get("dirty") else ""
@@ -144,7 +144,7 @@ def code_head(snapshot: Mapping[str, object] | None, *, branch: str = "") -> lis
 def again(detail: JobDetail) -> Question:
     """Return the question that asks whether to run the job again."""
     row = detail.row
-    code = "current files of its folder (no snapshot)"
+    code = "the live folder (no snapshot)"
     if snapshot := detail.snapshot:
         commit = str(snapshot.get("head", ""))[:12]
         what = f"commit {commit}" if commit else f"tree {str(snapshot['tree'])[:12]}"

@@ -32,6 +32,7 @@ MAX_NAME = 1000
 """Largest length in characters of one name for a set of jobs. A request allows 1,024."""
 IDLE_BELOW_PCT = 5
 """Utilization below which the accounting counts a GPU as idle."""
+LAUNCH_FAILED = "launch_failed"
 NONE_LOST: Mapping[str, float | None] = {}
 STARTS_UP_S = 120.0
 """Seconds after the start in which GPUs may be idle, because the job imports modules and loads data."""
@@ -98,7 +99,7 @@ def where(row: JobRow, now: float, *, place: int = 0) -> Cell:
     if row.end is not None:
         at = f", {row.node_list}" if row.node_list else ""
         style = "muted" if row.state == "COMPLETED" else row.state
-        return Cell(f"{printable(row.reason)}, {age(now - row.end)} ago{at}", style)
+        return Cell(f"{end_words(row)}, {age(now - row.end)} ago{at}", style)
     if row.why is not None:
         return Cell(short_reason(row.why, place))
     stopped = "suspended on " if row.state == "SUSPENDED" else ""
@@ -188,12 +189,17 @@ _STATE_WORDS = {
 }
 
 
+def end_words(row: JobRow) -> str:
+    """Return how a job ended, without its nodes. The job's page has the cause of a failed launch."""
+    return "could not start" if row.exit_cause == LAUNCH_FAILED else printable(row.reason)
+
+
 def how_ended(row: JobRow) -> str:
     """Return how a job ended, or why it never started.
 
     Examples are "exit 0 on gpu01", "signal 9 (oom) on gpu01" and "canceled".
     """
-    return printable(row.reason) + (f" on {row.node_list}" if row.node_list else "")
+    return end_words(row) + (f" on {row.node_list}" if row.node_list else "")
 
 
 def summary(jobs: Iterable[JobRow]) -> str:

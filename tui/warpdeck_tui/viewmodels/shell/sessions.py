@@ -110,11 +110,6 @@ def shell_options(jobs: Iterable[JobRow], *, user: str, has_gpus: bool) -> list[
     return options + ([f"--time={format_duration(last.time_limit_s)}"] if last.time_limit_s else [])
 
 
-def in_words(options: Sequence[str]) -> str:
-    """Return options as text, such as "--gpus=1 --time=1:00:00"."""
-    return " ".join(options) or "no GPUs"
-
-
 def summary(jobs: Sequence[JobRow], forwards: Sequence[ForwardRow]) -> str:
     """Return a summary, such as "2 sessions   1 forwarded port"."""
     return f"{plural(len(jobs), 'session')}   {plural(len(forwards), 'forwarded port')}"

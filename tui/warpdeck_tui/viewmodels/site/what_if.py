@@ -60,9 +60,12 @@ def what_if_words(found: WhatIf) -> str:
     """Return a summary in one sentence."""
     jobs = sum(change.jobs for change in found.users)
     mean_s = sum(change.jobs * change.difference_s for change in found.users) / max(1, jobs)
+    now_s = sum(change.jobs * change.now_waits_s for change in found.users) / max(1, jobs)
     way = "longer" if mean_s > 0 else "shorter"
     left = f"; {found.not_started:,} cannot start on the current nodes" if found.not_started else ""
-    change = f"mean wait {format_duration(abs(mean_s))} {way}" if round(mean_s) else "no change in mean wait"
+    change = f"no change: mean wait stays {format_duration(now_s)}"
+    if round(mean_s):
+        change = f"mean wait {format_duration(abs(mean_s))} {way}"
     return f"{found.jobs:,} jobs: {change}{left}"
 
 
