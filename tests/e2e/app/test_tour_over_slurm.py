@@ -278,7 +278,7 @@ def press(tour: Tour, key: str, command: str = "") -> None:
     tour.window.keys(key)
     if command:
         tour.window.shows(f"$ {command}")
-        tour.window.keys("y")
+        tour.window.keys("Enter")
 
 
 @pytest.mark.parametrize("opens", ["", "l"], ids=["queue", "job page"])
@@ -371,7 +371,7 @@ def test_the_form_submits_to_slurm_and_the_job_runs_again(tour: Tour) -> None:
 def test_a_shell_survives_that_it_is_left(tour: Tour) -> None:
     """The shell is opened, left, attached again and ended. A shell that waits is left with Ctrl-C."""
     tour.go(QUEUE)
-    tour.window.keys("i")
+    press(tour, "i", "warpdeck run --pty ")
     tour.window.shows("~d to detach")
     tour.window.type("echo sum-$((40+2))")
     tour.window.keys("Enter")
@@ -388,7 +388,7 @@ def test_a_shell_survives_that_it_is_left(tour: Tour) -> None:
     tour.window.shows("has ended")
     tour.slurm.ok("scontrol", "update", "partitionname=gpu", "state=down")
     tour.go(QUEUE)
-    tour.window.keys("i")
+    press(tour, "i", "warpdeck run --pty ")
     tour.window.shows("Ctrl-C stops waiting")
     tour.window.keys("C-c")
     tour.window.shows("Stopped waiting for job ")
