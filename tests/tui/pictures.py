@@ -43,7 +43,7 @@ class Scene(NamedTuple):
 
 SCENES = {
     "queue": Scene((), ("llama-70b", "104_[0-19]")),
-    "overview": Scene(("0",), ("My jobs", "last 24 hours", "now")),
+    "overview": Scene(("0",), ("Jobs of all users", "out of memory", "back", "now")),
     "gpus": Scene(("2", "u"), ("gpu08", "idle")),
     "owners": Scene(("2", "o"), ("free:",)),
     "past": Scene(("2", "u", "less_than_sign"), ("ago,", "averages over")),

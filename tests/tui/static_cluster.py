@@ -10,6 +10,7 @@ from warpdeck.base.paths import Paths
 from warpdeck.client.peek_terminal import Glance
 from warpdeck.model import GpuLinks
 from warpdeck.model.finished_jobs import FinishedQuery, GroupCost
+from warpdeck.notation.filters.job_filter import holds
 from warpdeck.protocol.job_rows import (
     CurveRow,
     ForwardRow,
@@ -299,7 +300,8 @@ class StaticCore:
         await asyncio.Event().wait()
 
     async def past(self, query: FinishedQuery, *, counted: bool = False) -> PastJobs:
-        rows = [row for row in past() if query.user in (None, row.user)]
+        fits = holds(query.clauses)
+        rows = [row for row in past() if query.user in (None, row.user) and fits(row)]
         return PastJobs(jobs=rows[: query.limit], total=len(rows) if counted else None)
 
     async def past_costs(self, query: FinishedQuery) -> list[GroupCost]:
@@ -432,8 +434,8 @@ class StaticCore:
         return ["train.py"]
 
 
-def static_app(*, theme: str = "") -> DeckApp:
-    """Return the app over the static data."""
-    app = DeckApp(Paths("/nowhere"), everybody=True, theme=theme)
+def static_app(*, theme: str = "", readonly: bool = False) -> DeckApp:
+    """Return the app over the static data. With `readonly` it does not move the cursor to the user's session."""
+    app = DeckApp(Paths("/nowhere"), everybody=True, theme=theme, readonly=readonly)
     app.core = StaticCore()  # type: ignore[assignment]
     return app

@@ -27,6 +27,7 @@ from warpdeck.protocol.job_rows import JobRow
 from warpdeck.protocol.node_rows import NodeRow, PastNodeRow
 from warpdeck.protocol.request_base import RequestMessage
 from warpdeck_tui.terminal.glyph_sets import in_words
+from warpdeck_tui.viewmodels.cells import TITLE_WIDTH
 from warpdeck_tui.viewmodels.job_page import side as job_side
 from warpdeck_tui.viewmodels.job_page.details import groups
 from warpdeck_tui.viewmodels.job_page.events import events
@@ -34,7 +35,8 @@ from warpdeck_tui.viewmodels.jobs import job as job_page
 from warpdeck_tui.viewmodels.jobs.job_columns import JobRows, Row, columns_of, job_row
 from warpdeck_tui.viewmodels.jobs.listing import Choice, Listing
 from warpdeck_tui.viewmodels.jobs.queue import summary
-from warpdeck_tui.viewmodels.nodes.gpu_map import METRIC_WORDS, METRICS, gpu_lines, plain_cell, wasted_words
+from warpdeck_tui.viewmodels.nodes.gpu_map import CLOSED, wasted_words
+from warpdeck_tui.viewmodels.nodes.gpu_words import node_words
 from warpdeck_tui.viewmodels.nodes.nodes import gpu_detail, node_lines, node_row
 from warpdeck_tui.viewmodels.nodes.nodes import summary as nodes_summary
 from warpdeck_tui.viewmodels.nodes.past_nodes import moment_words, unknown_words
@@ -61,7 +63,7 @@ from .viewmodels import Cell, Line
 QUEUE_COLUMNS = ("job", "state", "name", "user", "gpus", "time", "where")
 PAST_COLUMNS = ("job", "state", "name", "user", "account", "gpus", "time", "where")
 SESSION_TITLES = ("JOB", "STATE", "NAME", "USER", "GPU", "TIME", "WHERE", "USE")
-NODE_TITLES, NODE_BARS = ("NODE", "STATE", "CPUS", "GPUS", "JOBS", "JOBS OR REASON"), (3, 4)
+NODE_TITLES = ("NODE", "STATE", "CPUS", "LOAD", "MEMORY", "GPUS", "JOBS", "JOBS OR REASON")
 PAST_JOBS = 100
 """Number of the latest ended jobs that are shown. `warpdeck queue --all` and sacct list more."""
 SITE_EVENTS = 40
@@ -149,14 +151,17 @@ async def _queue(client: AsyncioClient, wanted: PlainRequest) -> Text:
 
 async def _gpus(client: AsyncioClient, wanted: PlainRequest) -> Text:
     nodes = await _nodes_of(client, wanted)
-    lines = [*_moment(nodes, wanted), nodes_summary(nodes), *filter(None, [wasted_words(nodes)])]
+    lines = [*_moment(nodes, wanted), nodes_summary(nodes), *_idle_words(nodes)]
     if wanted.at is not None:
         lines += await _events_around(client, wanted.at)
-    for metric in METRICS:
-        lines += ["", f"{METRIC_WORDS[metric]}:"]
-        for label, cells, _ in gpu_lines(nodes, metric):
-            lines.append(f"{label}: " + (", ".join(plain_cell(cell) for cell in cells) or "no data"))
+    for node in nodes:
+        lines += ["", *node_words(node)]
     return lines
+
+
+def _idle_words(nodes: Sequence[NodeRow]) -> Text:
+    words = wasted_words(nodes)
+    return [f"of the allocated GPUs, {words}"] if words else []
 
 
 async def _events_around(client: AsyncioClient, at: float) -> Text:
@@ -170,8 +175,7 @@ async def _events_around(client: AsyncioClient, at: float) -> Text:
 async def _nodes(client: AsyncioClient, wanted: PlainRequest) -> Text:
     nodes = await _nodes_of(client, wanted)
     rows = [node_row(node)[1] for node in nodes]
-    words = [tuple(cell for at, cell in enumerate(row) if at not in NODE_BARS) for row in rows]
-    return [*_moment(nodes, wanted), nodes_summary(nodes), *_table(NODE_TITLES, words)]
+    return [*_moment(nodes, wanted), nodes_summary(nodes), *_table(NODE_TITLES, rows)]
 
 
 def _moment(nodes: Sequence[NodeRow], wanted: PlainRequest) -> Text:
@@ -290,7 +294,9 @@ SITE_TABLES = {
     "drains": SiteTable(
         requests.Nodes(),
         site_tables.DRAIN_COLUMNS,
-        lambda told, now: site_tables.drain_rows(told.nodes, now=now),
+        lambda told, now: site_tables.drain_rows(
+            [node for node in told.nodes if node.state in CLOSED], now=now
+        ),
     ),
     "events": SiteTable(
         requests.Events(),
@@ -327,14 +333,31 @@ SCREENS: dict[str, Callable[[AsyncioClient, PlainRequest], Awaitable[Text]]] = {
 
 
 def _text(lines: Iterable[Line]) -> Text:
-    return ["".join(cell.text for cell in line) for line in lines]
+    return [_sentence(line) for line in lines]
+
+
+def _sentence(line: Line) -> str:
+    """Return a line as text. A fact becomes "title: words", without the spaces that align it on the screen."""
+    words = "".join(cell.text for cell in line)
+    if len(line) < 2 or line[0].style != "muted" or len(line[0].text) != TITLE_WIDTH + 1:
+        return words
+    title, rest = (
+        words[: TITLE_WIDTH + 1].strip(),
+        " ".join(_PICTURES.sub(" ", words[TITLE_WIDTH + 1 :]).split()),
+    )
+    return f"{title}: {rest}" if title else f"  {rest}"
 
 
 def _table(titles: Sequence[str], rows: Sequence[Row]) -> Text:
     """Return a table with columns as wide as needed, so that nothing is cut off."""
-    texts = [list(titles), *([in_words(cell.text) for cell in row] for row in rows)]
+    texts = [list(titles), *([_spoken(cell.text) for cell in row] for row in rows)]
     widths = [max(cell_len(line[at]) for line in texts if at < len(line)) for at in range(len(titles))]
     return [
         "  ".join(text + " " * (width - cell_len(text)) for text, width in zip(line, widths, strict=False))
         for line in texts
     ]
+
+
+def _spoken(text: str) -> str:
+    """Return the text of a cell. A dot stands for zero in columns of numbers."""
+    return "0" if text.strip() == "·" else in_words(text)

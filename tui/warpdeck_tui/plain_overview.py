@@ -34,9 +34,9 @@ async def overview(client: AsyncioClient, user: str | None) -> tuple[list[str], 
         events = told.events
         use = capacity.of_timeline(told) if totals.gpus else None
     if use is None:
-        past = [] if "past" in refused else (await client.ask(requests.Past(query=FinishedQuery()))).jobs
+        past = None if "past" in refused else (await client.ask(requests.Past(query=FinishedQuery()))).jobs
         known_from = capacity.known_from(past, now)
-        use = capacity.of_jobs([*past, *jobs], shown, totals, known_from=known_from)
+        use = capacity.of_jobs([*(past or ()), *jobs], shown, totals, known_from=known_from)
     failed = None
     if "past" not in refused:
         failed = (await client.ask(requests.Past(query=failures.failures_query(user)))).jobs

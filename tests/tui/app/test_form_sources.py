@@ -25,7 +25,7 @@ def test_a_preset_replaces_all_options_and_the_script_only_if_it_has_one() -> No
     form = filled(wrap="python a.py", gpus="8", time="600")
     debug = with_preset(form, Preset(options="--gpus=1 --partition=dev"))
     assert command_line(debug) == "warpdeck submit --gpus=1 --partition=dev --wrap 'python a.py'"
-    assert (debug.value("gpus"), debug.value("time"), debug.value("more")) == ("1", "", "--partition=dev")
+    assert (debug.value("gpus"), debug.value("time"), debug.value("partition")) == ("1", "", "dev")
     other = with_preset(form, Preset(options="--gpus=1", script="train.sh", args="--lr 1", folder="/work"))
     assert {name: other.value(name) for name in ("script", "args", "wrap", "folder")} == {
         "script": "train.sh",

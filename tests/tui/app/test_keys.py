@@ -66,6 +66,7 @@ SCREENS: dict[str, tuple[str, ...]] = {
     "a question": ("c",),
     "the form": ("n",),
     "help": ("question_mark",),
+    "the overview": ("0",),
     "history": ("4",),
     "sessions": ("5",),
     "the map": ("2",),

@@ -250,6 +250,25 @@ async def test_empty_tables_say_why_and_give_no_impossible_advice(folder: Path) 
         await ui.shows_notification("This key works in")
 
 
+async def test_the_overview_without_a_timeline_shows_the_use_that_the_jobs_tell(folder: Path) -> None:
+    async with run_app(folder, adapt=OtherScheduler(), size=(120, 40)) as ui:
+        await ui.cluster.submit("runs")
+        await ui.shows("● R")
+        await ui.press("0")
+        await ui.shows(
+            "GPUs, last 24 hours", "12% allocated", "100%┤", "No job failed", "All nodes accept jobs"
+        )
+
+
+async def test_the_overview_says_why_there_is_no_history(folder: Path) -> None:
+    nothing_past = {Action.PAST: "Slurm's accounting is off on this cluster"}
+    async with run_app(folder, adapt=OtherScheduler(impossible=nothing_past), size=(120, 40)) as ui:
+        await ui.press("0")
+        await ui.shows("last 24 hours", "Slurm's accounting is off on this cluster")
+        await ui.press("tab", "tab", "enter")
+        await ui.shows_notification("Slurm's accounting is off on this cluster")
+
+
 async def test_the_limits_are_those_of_the_latest_connection(folder: Path) -> None:
     slurm = OtherScheduler()
     async with run_app(folder, adapt=slurm) as ui:

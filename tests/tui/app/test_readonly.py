@@ -11,6 +11,7 @@ from warpdeck_tui.table.actions import ACTIONS, NO_KEY
 from warpdeck_tui.table.bindings import command_of
 
 KEYS_TO = {
+    "overview": ("1", "0"),
     "queue": ("1",),
     "nodes": ("1", "2"),
     "node": ("1", "2", "p"),
@@ -30,7 +31,7 @@ async def open_screen(ui: AppPilot, place: str) -> None:
 
 def test_every_context_with_changing_actions_is_covered() -> None:
     changing = {action.where for action in ACTIONS if action.changes}
-    assert changing <= {*KEYS_TO, "app"}
+    assert changing <= {*KEYS_TO, "app", "welcome"}, "the page of a new home has a test of its own"
 
 
 @pytest.mark.parametrize("place", KEYS_TO)

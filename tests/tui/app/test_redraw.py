@@ -183,6 +183,7 @@ async def test_a_closed_pages_drawing_cache_is_released(folder: Path) -> None:
 
 
 SCREENS = {
+    "overview": ("0",),
     "queue": (),
     "nodes": ("2",),
     "job": ("enter",),

@@ -85,3 +85,11 @@ async def test_a_wide_terminal_shows_facts_about_a_session_without_a_screen(fold
         await ui.shows("No sessions. Press i to open a shell")
         await ui.cluster.submit_shell()
         await ui.shows("shell", "● R", "1 shell")
+
+
+def test_abbreviations_keep_their_capitals() -> None:
+    lines = row_details((Column("GPUS", 9), Column("ALLOWED QOS", 9)), (Cell("8/16"), Cell("normal")))
+    assert ["".join(cell.text for cell in line).split() for line in lines] == [
+        ["GPUs", "8/16"],
+        ["allowed", "QoS", "normal"],
+    ]

@@ -18,6 +18,7 @@ from warpdeck_tui.screens import welcome
 from warpdeck_tui.screens.node_add import NodeAdd
 from warpdeck_tui.screens.queue import QueueScreen
 from warpdeck_tui.screens.submit import NewJob
+from warpdeck_tui.screens.welcome import WelcomeScreen
 from warpdeck_tui.viewmodels.shell.welcome import WelcomeFacts, welcome_lines
 
 KEYS = {"new_job": "n", "shell": "i", "add": "A", "demo": "d", "close": "Esc"}
@@ -154,6 +155,18 @@ async def test_the_page_is_only_shown_in_place_of_the_queue(folder: Path) -> Non
         assert not ui.app._welcome.is_possible
         await ui.press("1")
         await ui.shows("Welcome to warpdeck")
+
+
+async def test_the_page_of_a_readonly_app_changes_nothing(folder: Path) -> None:
+    async with new_home(folder, readonly=True) as ui:
+        await ui.shows("Welcome to warpdeck")
+        front = ui.app.front
+        assert front is not None
+        assert not {"screen.add", "screen.new_job"} & {hint.command for hint in front.hints()}
+        for key in ("n", "A", "i"):
+            await ui.press(key)
+            assert isinstance(ui.app.screen, WelcomeScreen)
+        await ui.shows_notification("Add node is disabled: the app was started with --readonly")
 
 
 async def test_without_a_terminal_the_demo_says_where_it_runs(folder: Path) -> None:

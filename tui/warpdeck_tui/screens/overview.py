@@ -83,6 +83,10 @@ class LastDay:
         self._asked_at, self._asked_for = time.monotonic(), user
 
 
+class Panels(VerticalScroll, can_focus=False, inherit_bindings=False):
+    """The panels. Their own keys scroll to them, so the container has no keys for scrolling."""
+
+
 class OverviewScreen(DeckScreen):
     """The panels, in two or four columns, or below each other on a narrow terminal."""
 
@@ -97,7 +101,7 @@ class OverviewScreen(DeckScreen):
 
     def compose(self) -> ComposeResult:
         yield from self.top()
-        with VerticalScroll(id="panels", can_focus=False):
+        with Panels(id="panels"):
             with Frame(id=CHART, is_main=True):
                 yield ChartPane(margin=capacity.AXIS_WIDTH, id="chart")
             for panel in PANELS:
@@ -248,8 +252,10 @@ class OverviewScreen(DeckScreen):
             if board.has_gpus():
                 self._day.capacity = capacity.of_timeline(told)
                 return
-        past = [] if board.scheduler.reason("past") else (await self.deck.core.past(FinishedQuery())).jobs
-        jobs = {row.id: row for row in (*past, *board.jobs.values())}
+        past = None
+        if not board.scheduler.reason("past"):
+            past = (await self.deck.core.past(FinishedQuery())).jobs
+        jobs = {row.id: row for row in (*(past or ()), *board.jobs.values())}
         self._day.capacity = capacity.of_jobs(
             jobs.values(), shown, board.cluster.totals, known_from=capacity.known_from(past, now)
         )
@@ -312,6 +318,8 @@ class OverviewScreen(DeckScreen):
     def _open_screen(self, name: str) -> None:
         navigation = self.deck.navigation
         match name:
+            case "history" if reason := self.deck.board.scheduler.reason("past"):
+                self.app.notify(reason, severity="warning", markup=False)
             case "history":
                 navigation.open_history("")
             case "nodes":

@@ -6,6 +6,7 @@ character without a replacement becomes one "?" for each of its columns.
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 
 from rich.cells import get_character_cell_size
@@ -18,6 +19,9 @@ _SIGNS = {
     **dict(zip("▏▎▍▌▋▊▉▐░▒▓▀", '...>=##|:%#"', strict=True)),
 }
 """▌ marks the cursor before a line, and is also the end of a bar."""
+_STATES = re.compile("[●◌✓✗⊘◔◕◷◫◆↩] ?")
+_WORDS = {"°": "°", "≈": "about ", "⚠": "warning:", "→": "to", "…": "...", "·": "none"}
+"""Words for symbols in text that is read aloud."""
 _BRAILLE = range(0x2800, 0x2900)
 _BRAILLE_SIGNS = " ..::+###"
 """Replacements of braille characters, indexed by how many of the eight dots are set."""
@@ -50,8 +54,13 @@ def _sign(char: str) -> str:
 
 @lru_cache(4096)
 def in_words(text: str) -> str:
-    """Return the text without the app's symbols.
+    """Return the text as a screen reader should say it, without the app's symbols.
 
-    Letters and digits of any script stay, because they belong to names.
+    A symbol of a state stands beside its letters and is left out. Letters and digits of any script stay, because
+    they belong to names.
     """
-    return text if text.isascii() else "".join(char if char.isalnum() else _sign(char) for char in text)
+    if text.isascii():
+        return text
+    return "".join(
+        char if char.isalnum() else _WORDS.get(char) or _sign(char) for char in _STATES.sub("", text)
+    )

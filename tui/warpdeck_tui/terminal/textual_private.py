@@ -7,12 +7,13 @@ one of these parts.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from rich.console import COLOR_SYSTEMS, RenderableType
-from textual import on
+from textual import on, work
 from textual._compositor import ChopsUpdate as ChopsUpdate
 from textual._compositor import CompositorUpdate as CompositorUpdate
 from textual._compositor import LayoutUpdate as LayoutUpdate
@@ -221,11 +222,22 @@ def key_name(character: str) -> str:
     return _character_to_key(character)
 
 
+_GATHER = inspect.unwrap(CommandPalette._gather_commands)
+"""The search itself, without the worker that Textual runs it in."""
+
+
 class PatientPalette(CommandPalette):
     """Textual's command palette, in which Enter waits for the results of the query that was typed.
 
-    Textual would run the first result of an earlier query, if the user types faster than the search.
+    Textual would run the first result of an earlier query, if the user types faster than the search. It would also crash if
+    Escape closes the palette before its first search has begun.
     """
+
+    @work(exclusive=True, group=CommandPalette._GATHER_COMMANDS_GROUP)
+    async def _gather_commands(self, search_value: str) -> None:
+        """Search, unless the palette has been closed meanwhile and therefore has no list any more."""
+        if self.query(CommandList):
+            await _GATHER(self, search_value)
 
     @on(Input.Submitted)
     def select_when_found(self, event: Input.Submitted) -> None:

@@ -24,10 +24,14 @@ class PanelLeft(Message):
         self.forward = forward
 
 
-class PanelTable(VirtualTable):
-    """A table that shows its cursor only while it has the focus. Enter on an empty table selects the key ""."""
+class PanelTable(VirtualTable, inherit_bindings=False):
+    """A table that shows its cursor only while it has the focus. Enter on an empty table selects the key "".
+
+    It has no keys for scrolling to the side, because they go to other panels.
+    """
 
     shows_cursor_always = False
+    BINDINGS: ClassVar[list[BindingType]] = bindings("list", "moves")
 
     def action_move(self, by: int) -> None:
         before = self.cursor_index

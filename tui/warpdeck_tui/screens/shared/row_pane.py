@@ -12,6 +12,7 @@ from warpdeck.protocol.job_rows import JobRow
 from warpdeck_tui.deck import Deck
 from warpdeck_tui.viewmodels import Cell, Line
 from warpdeck_tui.viewmodels.site.row_details import job_lines, jobs_of, row_details, row_title
+from warpdeck_tui.widgets.cells import Gauge
 from warpdeck_tui.widgets.columns import Column
 
 from .frames import Frame
@@ -36,7 +37,7 @@ class RowPane(Frame):
         table: str,
         key: str,
         columns: Sequence[Column],
-        cells: Line,
+        cells: Sequence[Cell | Gauge],
         *,
         words: str,
         jobs: Collection[JobRow],

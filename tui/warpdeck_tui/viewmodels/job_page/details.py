@@ -189,6 +189,10 @@ def _when(row: JobRow, detail: JobDetail, now: float) -> list[Line]:
     return lines + _texts(both)
 
 
+NO_TASK = "4294967294"
+"""Slurm's number of a task that does not exist yet. Paths of arrays contain it until their tasks start."""
+
+
 def _limits(detail: JobDetail, now: float) -> list[Line]:
     row = detail.row
     limit = "none" if row.time_limit_s is None else format_duration(row.time_limit_s)
@@ -198,7 +202,7 @@ def _limits(detail: JobDetail, now: float) -> list[Line]:
         rest = left(row.start + row.time_limit_s, now)
         style = "PENDING" if used >= LATE_PCT else "accent"
         words = f" {used:.0f}%, {rest} left" if rest else f" {used:.0f}%"
-        lines.append((*_gauge("", used, style), Cell(words)))
+        lines.append((*_gauge("used", used, style), Cell(words)))
     return lines + _texts(
         (
             ("priority", f"{row.priority}   (6 Site, Priorities explains it)" if row.priority else ""),
@@ -212,9 +216,14 @@ def _files(detail: JobDetail) -> tuple[tuple[str, str], ...]:
     return (
         ("work dir", detail.work_dir),
         ("from", detail.submit_dir),
-        ("stdout", detail.stdout),
-        ("stderr", detail.stderr if detail.stderr != detail.stdout else ""),
+        ("stdout", _path(detail.stdout)),
+        ("stderr", _path(detail.stderr) if detail.stderr != detail.stdout else ""),
     )
+
+
+def _path(path: str) -> str:
+    """Return the path of an output file, with "%a" for the task number if no task has started."""
+    return path.replace(NO_TASK, "%a")
 
 
 def usage(row: JobRow, now: float) -> list[Line]:

@@ -73,16 +73,16 @@ def gpu_lines(nodes: Sequence[NodeRow], metric: str, *, context: MapContext | No
         GridLine(
             f"{node.name} {node.state}",
             _gpu_cells(node, metric, known) if node.gpus else cpu_cells(node, metric),
-            _notes(node),
+            node_notes(node),
         )
         for node in nodes
     ]
 
 
 def _gpu_cells(node: NodeRow, metric: str, context: MapContext) -> tuple[GridCell, ...]:
-    is_out = _is_out(node)
-    cells = tuple(gpu_cell(node.name, gpu, metric, out=is_out, context=context) for gpu in node.gpus)
-    if is_out or node.state not in CLOSED:
+    nothing_known = is_out(node)
+    cells = tuple(gpu_cell(node.name, gpu, metric, out=nothing_known, context=context) for gpu in node.gpus)
+    if nothing_known or node.state not in CLOSED:
         return cells
     # A GPU of a drained node is not free, although no job holds it.
     return tuple(
@@ -93,7 +93,7 @@ def _gpu_cells(node: NodeRow, metric: str, context: MapContext) -> tuple[GridCel
     )
 
 
-def _is_out(node: NodeRow) -> bool:
+def is_out(node: NodeRow) -> bool:
     """Return whether nothing is known about the node's GPUs.
 
     For a past time at which the node was disconnected, its agent may have reported the values later.
@@ -191,7 +191,7 @@ def cpu_cells(node: NodeRow, metric: str) -> tuple[GridCell, ...]:
     if not node.cpus:
         return ()
     cpu_key, memory_key = (node.name, CPUS), (node.name, MEMORY)
-    if _is_out(node):
+    if is_out(node):
         return (
             GridCell(cpu_key, "!", -1, title=f"{plural(node.cpus, 'CPU')}", wide=True),
             GridCell(memory_key, "!", -1, title="memory", wide=True),
@@ -225,20 +225,15 @@ def cpu_cells(node: NodeRow, metric: str) -> tuple[GridCell, ...]:
     )
 
 
-def _notes(node: NodeRow) -> tuple[str, ...]:
+def node_notes(node: NodeRow) -> tuple[str, ...]:
     """Return the texts below the state of a node."""
-    if _is_out(node):
+    if is_out(node):
         return ()
     used = node.mem_used_bytes
     cpu = "" if node.cpu_pct is None else f"CPU {node.cpu_pct:.0f}%"
     memory = "" if used is None else f"mem {100 * used / max(1, node.mem_bytes):.0f}%"
     jobs = plural(len(node.jobs), "job") if node.jobs else "no jobs"
     return (jobs, cpu, memory) if node.gpus else (jobs,)
-
-
-def plain_cell(cell: GridCell) -> str:
-    """Return the cell as text: the value of a GPU, or the title and the value for CPUs and memory."""
-    return f"{cell.title} {cell.number}".strip() if cell.wide else cell.text.strip()
 
 
 def is_unmeasured(gpu: GpuRow) -> bool:

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 from warpdeck.notation.values.memory_sizes import format_memory
 from warpdeck.protocol.node_rows import GpuRow, NodeRow
-from warpdeck_tui.viewmodels.cells import TITLE_WIDTH, Cell, Line, fact, known, memory, plural
+from warpdeck_tui.viewmodels.cells import TITLE_WIDTH, Cell, Line, fact, known, memory, plural, thin_bar
 from warpdeck_tui.widgets.cell_grid import node_role
-from warpdeck_tui.widgets.cells import printable
-from warpdeck_tui.widgets.meter import bar
+from warpdeck_tui.widgets.cells import Gauge, printable
 
 from .gpu_map import CLOSED, UNKNOWN_JOB, is_unmeasured
 
@@ -54,7 +53,7 @@ def fragmentation(nodes: Sequence[NodeRow]) -> str:
     return f"free: {', '.join(words)}" if words else "no free GPUs"
 
 
-def node_row(node: NodeRow) -> tuple[str, Line]:
+def node_row(node: NodeRow) -> tuple[str, tuple[Cell | Gauge, ...]]:
     """Return (key, cells): name, state, CPUs, load, memory, GPUs, number of jobs, and the jobs or the
     reason.
     """
@@ -67,13 +66,17 @@ def node_row(node: NodeRow) -> tuple[str, Line]:
             Cell(node.name, "accent"),
             Cell(node.state, node_role(node.state)),
             Cell(f"{node.cpus_used}/{node.cpus}"),
-            Cell(bar(node.cpu_pct, 6), "muted"),
-            Cell(bar(None if node.mem_used_bytes is None else used, 6), "muted"),
+            _percent(node.cpu_pct),
+            _percent(None if node.mem_used_bytes is None else used),
             Cell(f"{held}/{len(node.gpus)} {kind}" if node.gpus else "none"),
             Cell(str(len(node.jobs))),
             Cell(printable(node.reason or ", ".join(node.jobs)), "muted"),
         ),
     )
+
+
+def _percent(value: float | None) -> Cell | Gauge:
+    return Cell("?", "muted") if value is None else Gauge(f"{value:.0f}%", "muted", round(value))
 
 
 def node_lines(node: NodeRow) -> list[Line]:
@@ -156,8 +159,8 @@ def process_lines(gpu: GpuRow) -> list[Line]:
         lines.append(
             (
                 Cell(f"{process.pid or '':>7} ", "muted"),
-                Cell(f"{printable(process.command)[:12]:<12} {printable(process.user)[:8]:<8} "),
-                Cell(f"{format_memory(process.mem_bytes):>6} "),
+                Cell(f"{printable(process.command)[:10]:<10} {printable(process.user)[:8]:<8} "),
+                Cell(f"{format_memory(process.mem_bytes):>5} "),
                 Cell(f"job {process.job}", "accent") if process.job else Cell("no job", "warn"),
             )
         )
@@ -165,4 +168,4 @@ def process_lines(gpu: GpuRow) -> list[Line]:
 
 
 def _gauge(title: str, percent: float | None, words: str) -> Line:
-    return (Cell(f"{title:>{TITLE_WIDTH}} ", "muted"), Cell(bar(percent, 10), "accent"), Cell(f" {words}"))
+    return (Cell(f"{title:>{TITLE_WIDTH}} ", "muted"), *thin_bar(percent, 10), Cell(f" {words}"))

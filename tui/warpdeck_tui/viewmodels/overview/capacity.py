@@ -47,8 +47,13 @@ def of_timeline(told: Timeline) -> Capacity:
     return Capacity(Range(told.since, told.until), allocated, busy)
 
 
-def known_from(past: Sequence[JobRow], now: float) -> float:
-    """Return the time since which a page of the newest ended jobs contains all of them."""
+def known_from(past: Sequence[JobRow] | None, now: float) -> float:
+    """Return the time since which all jobs are known.
+
+    `past` is a page of the newest ended jobs, or None if there is no history. The queue contains those of the last hour.
+    """
+    if past is None:
+        return now - HOUR_S
     return min((row.end or now for row in past), default=now) if len(past) >= MAX_PAGE_JOBS else 0.0
 
 

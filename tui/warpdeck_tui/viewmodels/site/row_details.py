@@ -9,25 +9,27 @@ from warpdeck.protocol.job_rows import JobRow
 from warpdeck_tui.viewmodels.cells import Cell, Line, age, glyph
 from warpdeck_tui.viewmodels.jobs.order import rank
 from warpdeck_tui.viewmodels.jobs.queue import clock, summary
-from warpdeck_tui.widgets.cells import printable, shortened
+from warpdeck_tui.widgets.cells import Gauge, printable, shortened
 from warpdeck_tui.widgets.columns import Column
 
 MOST_JOBS = 30
 """Largest number of jobs that are listed. The queue lists all of them."""
 MOST_NAME = 16
+NAMES = {"GPUS": "GPUs", "CPUS": "CPUs", "GPU": "GPUs", "QOS": "QoS", "TRES": "TRES"}
+"""Words of column titles that are not written in small letters."""
 
 
-def row_title(table: str, key: str, cells: Line) -> str:
+def row_title(table: str, key: str, cells: Sequence[Cell | Gauge]) -> str:
     """Return the title of the pane: the name of the row, for an event that of its job, or of the table without rows."""
     if table == "events" and len(cells) > 1:
         return f"job {cells[1].text}"
     return key.strip() or table
 
 
-def row_details(columns: Sequence[Column], cells: Line, *, words: str = "") -> list[Line]:
+def row_details(columns: Sequence[Column], cells: Sequence[Cell | Gauge], *, words: str = "") -> list[Line]:
     """Return a line for each cell of a row that is not empty, then a description of the row."""
     facts = [
-        (column.title.lower(), cell)
+        (_name(column.title), cell)
         for column, cell in zip(columns, cells, strict=False)
         if column.title and cell.text.strip()
     ]
@@ -39,6 +41,11 @@ def row_details(columns: Sequence[Column], cells: Line, *, words: str = "") -> l
     if words:
         lines += [(), *((Cell(""), Cell(printable(each))) for each in words.splitlines())]
     return lines
+
+
+def _name(title: str) -> str:
+    """Return a column's title in small letters, except for abbreviations."""
+    return " ".join(NAMES.get(word, word.lower()) for word in title.split())
 
 
 def jobs_of(table: str, key: str, jobs: Iterable[JobRow]) -> Iterator[JobRow] | None:

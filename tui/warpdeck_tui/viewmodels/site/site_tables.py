@@ -15,13 +15,12 @@ from warpdeck.notation.values.durations import format_duration
 from warpdeck.protocol.job_rows import EventRow
 from warpdeck.protocol.node_rows import NodeRow
 from warpdeck.protocol.site_rows import PartitionRow, PriorityRow, QosRow, ReservationRow, ShareRow
-from warpdeck_tui.viewmodels.cells import Cell, Line, age
+from warpdeck_tui.viewmodels.cells import Cell, age, plural
 from warpdeck_tui.widgets.cell_grid import node_role
-from warpdeck_tui.widgets.cells import printable
+from warpdeck_tui.widgets.cells import Gauge, printable
 from warpdeck_tui.widgets.columns import Column
-from warpdeck_tui.widgets.meter import bar
 
-Row = tuple[str, Line]
+Row = tuple[str, tuple[Cell | Gauge, ...]]
 SHARE_BAR = 8
 PARTITION_COLUMNS = (
     Column("PARTITION", 12, flex=1, most=20),
@@ -52,8 +51,8 @@ QOS_COLUMNS = (
 ACCOUNT_COLUMNS = (
     Column("ACCOUNT OR USER", 20, flex=2, most=36),
     Column("SHARES", 6, align="right"),
-    Column("SHARE", SHARE_BAR, 2),
-    Column("USAGE", SHARE_BAR, 2),
+    Column("SHARE", SHARE_BAR, 2, flex=1, most=14),
+    Column("USAGE", SHARE_BAR, 2, flex=1, most=14),
     Column("LEVEL", 7, align="right"),
     Column("FAIRSHARE", 9, align="right"),
     Column("QUOTA", 0, 3, flex=2),
@@ -122,7 +121,7 @@ def partition_words(row: PartitionRow) -> str:
     missing = f"; missing: {row.missing}" if row.missing else ""
     limits = [
         f"default time {format_duration(row.default_time_s)}" if row.default_time_s else "",
-        f"at most {row.max_nodes} nodes" if row.max_nodes is not None else "",
+        f"at most {plural(row.max_nodes, 'node')}" if row.max_nodes is not None else "",
         f"limits of QoS {row.qos}" if row.qos else "",
         "whole nodes only" if row.exclusive else "",
         "one user per node" if row.exclusive_user else "",
@@ -237,8 +236,8 @@ def account_rows(rows: Sequence[ShareRow]) -> list[Row]:
             (
                 Cell("  " * row.depth + (row.user or row.account), "" if row.user else "accent"),
                 Cell(str(row.shares)),
-                Cell(bar(100 * row.norm_shares, SHARE_BAR), "muted"),
-                Cell(bar(100 * row.norm_usage, SHARE_BAR), "warn" if _over(row) else "accent"),
+                _percent(row.norm_shares, "muted"),
+                _percent(row.norm_usage, "warn" if _over(row) else "accent"),
                 Cell("unused" if row.level_fs is None else f"{row.level_fs:.2f}"),
                 Cell("" if row.fairshare is None else f"{row.fairshare:.2f}"),
                 Cell(" ".join(f"{tres}={count}" for tres, count in row.quota.items()), "muted"),
@@ -246,6 +245,11 @@ def account_rows(rows: Sequence[ShareRow]) -> list[Row]:
         )
         for row in rows
     ]
+
+
+def _percent(part: float, style: str) -> Gauge:
+    percent = round(100 * part)
+    return Gauge(f"{percent}%", style, percent)
 
 
 def share_key(row: ShareRow) -> str:
