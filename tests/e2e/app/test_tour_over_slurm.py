@@ -75,7 +75,7 @@ class Screen(NamedTuple):
 
 QUEUE = Screen(("queue", "list", "app", "moves"), (), "╭─.*(all jobs|jobs of ).* running, ")
 SESSIONS = Screen(("sessions",), ("5",), " forwarded ports ")
-OVERVIEW = Screen(("overview",), ("0",), "─ GPUs, last ")
+OVERVIEW = Screen(("overview",), ("0",), "GPUs, last ")
 NODES = Screen(("nodes", "grid"), ("2",), r"╭─.* of \d+ GPUs allocated")
 NODE = Screen(("node",), ("2", "p"), "╭─.*node n")
 HISTORY = Screen(("history",), ("4",), "╭─.*history: ")
@@ -284,7 +284,7 @@ def press(tour: Tour, key: str, command: str = "") -> None:
 @pytest.mark.parametrize("opens", ["", "l"], ids=["queue", "job page"])
 def test_changes_of_a_job_take_effect(tour: Tour, opens: str) -> None:
     name = f"subject{opens}"
-    job = tour.submit("--hold", f"-J{name}", "--requeue", "--wrap", "sleep 900")
+    job = tour.submit("--begin=now+1hour", f"-J{name}", "--requeue", "--wrap", "sleep 900")
 
     def select() -> None:
         tour.select(job, name)
@@ -308,16 +308,18 @@ def test_changes_of_a_job_take_effect(tour: Tour, opens: str) -> None:
     answer("L", "20:00", "TimeLimit=00:20:00")
     answer("P", "nice=77", "Nice=77")
     select()
+    press(tour, "H")
+    tour.becomes(job, "PENDING JobHeld")
+    select()
+    tour.window.shows("why held" if not opens else "held")
     press(tour, "U")
+    tour.becomes(job, "PENDING BeginTime")
+    tour.slurm.ok("scontrol", "update", f"JobId={job}", "StartTime=now")
     tour.becomes(job, "RUNNING")
     select()
-    tour.window.shows("● R")
+    tour.window.shows("RUNNING" if opens else "● R")
     press(tour, "R", f"warpdeck requeue {job}")
     tour.becomes(job, "PENDING")
-    select()
-    tour.window.shows("◌ PD" if not opens else "PENDING")
-    press(tour, "H")
-    tour.becomes(job, "PENDING JobHeldUser")
     select()
     press(tour, "c", f"warpdeck cancel {job}")
     tour.becomes(job, "CANCELLED")

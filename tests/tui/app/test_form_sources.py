@@ -132,7 +132,7 @@ async def test_an_interactive_session_cannot_fill_the_form(folder: Path) -> None
         await ui.cluster.submit_shell()
         await ui.shows("● R")
         await ui.press("ctrl+n")
-        await ui.shows_notification("Job 1 is an interactive session without a script")
+        await ui.shows_notification("Job 1 is a session and has no script")
         await ui.press("a")
         await ui.shows_notification("Cannot open a terminal here")
 

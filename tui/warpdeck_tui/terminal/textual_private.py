@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from rich.console import COLOR_SYSTEMS, RenderableType
-from textual import work
+from textual import on, work
 from textual._compositor import ChopsUpdate as ChopsUpdate
 from textual._compositor import CompositorUpdate as CompositorUpdate
 from textual._compositor import LayoutUpdate as LayoutUpdate
@@ -31,6 +31,7 @@ from textual.message import Message
 from textual.notifications import Notification
 from textual.screen import Screen, ScreenResultType
 from textual.widget import Widget
+from textual.widgets import Input
 from textual.widgets._toast import ToastRack as ToastRack
 from textual.worker import Worker, WorkerCancelled, WorkerFailed
 
@@ -238,11 +239,13 @@ class PatientPalette(CommandPalette):
         if self.query(CommandList):
             await _GATHER(self, search_value)
 
-    def _action_command_list(self, action: str) -> None:
-        if action == "select" and self._searches():
+    @on(Input.Submitted)
+    def select_when_found(self, event: Input.Submitted) -> None:
+        """Wait for the search before Enter selects its first result."""
+        if self._searches():
+            event.stop()
+            event.prevent_default()
             self.run_worker(self._select_found(), group="select", exclusive=True)
-        else:
-            super()._action_command_list(action)
 
     def _searches(self) -> list[Worker[Any]]:
         group = self._GATHER_COMMANDS_GROUP
@@ -252,4 +255,4 @@ class PatientPalette(CommandPalette):
         for search in self._searches():
             with suppress(WorkerFailed, WorkerCancelled):
                 await search.wait()
-        super()._action_command_list("select")
+        self.query_one(CommandList).action_select()

@@ -116,7 +116,8 @@ class Samplers:
 
     def _is_measurable(self, job: Job) -> bool:
         is_running = job.state is JobState.RUNNING and job.uid == self.cluster.uid
-        return is_running and job.allocation is not None and job.allocation.gpu_count() > 0
+        has_gpus = job.allocation is not None and job.allocation.gpu_count() > 0
+        return is_running and has_gpus and not self.readings.is_measured_by_agents(job)
 
     async def _run(self) -> None:
         while True:
