@@ -372,7 +372,7 @@ def test_a_shell_survives_that_it_is_left(tour: Tour) -> None:
     """The shell is opened, left, attached again and ended. A shell that waits is left with Ctrl-C."""
     tour.go(QUEUE)
     press(tour, "i", "warpdeck run --pty ")
-    tour.window.shows("~d to detach")
+    tour.window.shows("to detach: press Enter")
     tour.window.type("echo sum-$((40+2))")
     tour.window.keys("Enter")
     tour.window.shows("sum-42")
