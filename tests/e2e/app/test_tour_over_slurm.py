@@ -17,6 +17,7 @@ from tests.support.home import Home
 from tests.support.waiting import eventually
 
 from warpdeck.engines.slurm.capabilities import IMPOSSIBLE
+from warpdeck_tui.screens.site_tabs import USED_WITH
 from warpdeck_tui.table.actions import Action
 from warpdeck_tui.table.actions.requests import requests_of
 from warpdeck_tui.table.bindings import actions_at
@@ -100,7 +101,9 @@ FIELDS = ("n3", "now+2hours", "1:00:00", "root")
 
 
 def reason(action: Action, table: str = "") -> str:
-    """Return why Slurm cannot do the action, or ""."""
+    """Return why Slurm, or this table of the site, cannot do the action, or ""."""
+    if table and action.where == "admin" and table not in USED_WITH.get(action.id, (table,)):
+        return "This key works in "
     tags = requests_of(action.where, action.id, table if action.id in ("new", "change", "remove") else "")
     return next((IMPOSSIBLE[tag] for tag in IMPOSSIBLE if tag in tags), "")
 
