@@ -173,7 +173,7 @@ def test_the_main_actions_work_in_a_terminal(home: Home, window: Tmux) -> None:
     assert home.state(1) == "CANCELLED"
     window.keys("?")
     window.shows("My jobs or all")
-    window.keys("Enter")
+    window.keys("Escape")
     window.hides("My jobs or all")
     open_shell(window)
     window.keys("Enter")
