@@ -29,7 +29,7 @@ async def overview(client: AsyncioClient, user: str | None) -> tuple[list[str], 
     shown, events = Range(now - capacity.DAY_S, now), list[NodeEventRow]()
     use: capacity.Capacity | None = None
     if "timeline" not in refused:
-        asked = requests.Timeline(since=shown.since, until=shown.until, steps=capacity.STEPS)
+        asked = requests.NodeTimeline(since=shown.since, until=shown.until, steps=capacity.STEPS)
         told = await client.ask(asked)
         events = told.events
         use = capacity.of_timeline(told) if totals.gpus else None
