@@ -1,7 +1,8 @@
 """Command line of the agent: python3 agent.pyz start|serve|attach --dir FOLDER.
 
 The internal commands are `supervise`, `ptyhost`, `ptytask`, `readfile`, `unpack`, and `check`, which tests
-whether this Python can run the agent. `jobterminal`, `gateway` and `gpusampler` run inside jobs of Slurm.
+whether this Python can run the agent. `jobterminal`, `gateway` and `gpusampler` run inside jobs of Slurm, and
+`readings` on Slurm's nodes, if their administrators want it.
 """
 
 from __future__ import annotations
@@ -32,10 +33,8 @@ def main(argv: List[str]) -> int:
         from warpdeck_agent.attach.gateway_session import main as serve_gateway
 
         return serve_gateway(argv[1:])
-    if len(argv) > 1 and argv[0] == "gpusampler":
-        from warpdeck_agent.gpu.job_sampler import main as sample_gpus
-
-        return sample_gpus(argv[1:])
+    if len(argv) > 1 and argv[0] in ("gpusampler", "readings"):
+        return _measure(argv)
     if len(argv) > 1 and argv[0] == "ptytask":
         from warpdeck_agent.tasks.pty_task import main as ptytask
 
@@ -63,6 +62,17 @@ def main(argv: List[str]) -> int:
             return commands[argv[0]](argv[2])
     print(USAGE, file=sys.stderr)
     return 2
+
+
+def _measure(argv: List[str]) -> int:
+    """Run a program that only reads the GPUs of the node."""
+    if argv[0] == "gpusampler":
+        from warpdeck_agent.gpu.job_sampler import main as sample_gpus
+
+        return sample_gpus(argv[1:])
+    from warpdeck_agent.gpu.readings_file import main as write_readings
+
+    return write_readings(argv[1:])
 
 
 if __name__ == "__main__":

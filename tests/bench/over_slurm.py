@@ -7,22 +7,29 @@ seconds), and s9s every 10 seconds.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.slurm_parity.peer.real_slurm import PACKAGES, SITE, RealSlurm
+from warpdeck.base.errors import UserError
 from warpdeck.base.paths import Paths
 from warpdeck.client.asyncio_client import AsyncioClient
+from warpdeck.protocol import requests
 
 from .table import Line, Measured, Table
 
 APPS = (1, 10, 50)
+MOVING_APPS = (1, 10)
+REST_S = 2.0
+"""Seconds for which the cursor of a moving app rests on a job."""
+LOG_BYTES = 16 * 1024
 WARPDECK = (sys.executable, "-m", "warpdeck.cli.main")
 MINUTE_S = 60.0
 JOBS = 50_000
@@ -32,6 +39,11 @@ MANY = SITE.replace("JobCompType", f"MaxJobCount={4 * JOBS}\nJobCompType")
 
 def rpcs_line(apps: int) -> Line:
     return Line(f"RPCs a minute, {apps} open apps over Slurm", "", budget=6, slurm=f"rpcs{apps}")
+
+
+def moving_line(apps: int) -> Line:
+    words = "open app whose cursor moves" if apps == 1 else "open apps whose cursors move"
+    return Line(f"RPCs a minute, {apps} {words}", "", budget=6)
 
 
 FIRST_SCREEN = Line(f"first screen after squeue's answer, {JOBS:,} jobs", "s", budget=2)
@@ -50,6 +62,9 @@ def measure(table: Table) -> None:
         table.add_slurm({f"rpcs{apps}": apps * alone for apps in APPS})
         for apps in APPS:
             table.add(rpcs_line(apps), Measured([asyncio.run(_app_rpcs(slurm, paths, apps))]))
+        jobs = _jobs(slurm)
+        for apps in MOVING_APPS:
+            table.add(moving_line(apps), Measured([asyncio.run(_app_rpcs(slurm, paths, apps, jobs=jobs))]))
     with RealSlurm(MANY) as slurm:
         slurm.submit_many(JOBS)
         _measure_many(table, slurm)
@@ -79,12 +94,29 @@ def _watch_rpcs(slurm: RealSlurm) -> int:
     return slurm.rpcs()
 
 
-async def _app_rpcs(slurm: RealSlurm, paths: Paths, apps: int) -> int:
-    """Return the requests of open apps in the busiest kind of minute: all have just been opened."""
+def _jobs(slurm: RealSlurm) -> list[tuple[str, str]]:
+    """Submit a running, a waiting and a failed job. Return their ids with what the preview requests about each."""
+    shown = (
+        ("log", ["--wrap=while echo step; do sleep 1; done"]),
+        ("forecast", ["--hold", "--wrap=true"]),
+        ("ended", ["--wrap=echo boom; exit 3"]),
+    )
+    return [(slurm.ok("sbatch", "--parsable", "--chdir=/tmp", *words).strip(), kind) for kind, words in shown]
+
+
+async def _app_rpcs(
+    slurm: RealSlurm, paths: Paths, apps: int, *, jobs: Sequence[tuple[str, str]] = ()
+) -> int:
+    """Return the requests of open apps in the busiest kind of minute: all have just been opened.
+
+    If `jobs` are given, the cursor of each app moves between them, and the apps ask for the user's quota.
+    """
     clients = [await AsyncioClient.connect(paths) for _ in range(apps)]
     try:
         slurm.ok("sdiag", "--reset")
         feeds = [asyncio.create_task(_follow(client)) for client in clients]
+        if jobs:
+            feeds += [asyncio.create_task(_move(client, jobs)) for client in clients]
         await asyncio.sleep(MINUTE_S)
         found = await asyncio.to_thread(slurm.rpcs)
         for feed in feeds:
@@ -99,6 +131,30 @@ async def _app_rpcs(slurm: RealSlurm, paths: Paths, apps: int) -> int:
 async def _follow(client: AsyncioClient) -> None:
     async for _ in client.subscribe():
         pass
+
+
+async def _move(client: AsyncioClient, jobs: Sequence[tuple[str, str]]) -> None:
+    """Request all that the app requests for its strips, and for its preview while the cursor moves between the jobs."""
+    for request in (requests.QosList(), requests.Shares(), requests.LimitUse()):
+        with contextlib.suppress(UserError):
+            await client.ask(request)
+    while True:
+        for job, kind in jobs:
+            with contextlib.suppress(UserError, TimeoutError):
+                async with asyncio.timeout(REST_S):
+                    await _look(client, job, kind)
+                    await asyncio.Event().wait()
+
+
+async def _look(client: AsyncioClient, job: str, kind: str) -> None:
+    """Request what the preview shows of a job."""
+    if kind == "forecast":
+        await client.ask(requests.Forecast(job=job))
+        return
+    async with client.log(job, channel="out", offset=-LOG_BYTES, follow=kind == "log") as log:
+        async for _ in log:
+            pass
+    await client.ask(requests.JobInfo(job=job))
 
 
 def _measure_many(table: Table, slurm: RealSlurm) -> None:

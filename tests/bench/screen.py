@@ -63,13 +63,13 @@ def _drain(terminal: int, *, for_s: float) -> None:
 
 
 def shell_prompt(rig: Rig) -> Measured:
-    """Measure milliseconds from the key press to the prompt of a shell on the node, repeatedly in one app."""
+    """Measure milliseconds from the two keys (i, Enter) to the prompt of a shell on the node, repeatedly in one app."""
     found = []
     with _app(rig, SHELL="/bin/sh", PS1=PROMPT_MARK) as terminal:
         _read_until(terminal, b"Quit")
         for _ in range(RUNS + 1):
             begun = time.perf_counter()
-            os.write(terminal, b"i")
+            os.write(terminal, b"i\r")
             _read_until(terminal, PROMPT_MARK.encode())
             found.append((time.perf_counter() - begun) * 1e3)
             os.write(terminal, b"exit\n")

@@ -434,8 +434,8 @@ class StaticCore:
         return ["train.py"]
 
 
-def static_app(*, theme: str = "") -> DeckApp:
-    """Return the app over the static data."""
-    app = DeckApp(Paths("/nowhere"), everybody=True, theme=theme)
+def static_app(*, theme: str = "", readonly: bool = False) -> DeckApp:
+    """Return the app over the static data. With `readonly` it does not move the cursor to the user's session."""
+    app = DeckApp(Paths("/nowhere"), everybody=True, theme=theme, readonly=readonly)
     app.core = StaticCore()  # type: ignore[assignment]
     return app

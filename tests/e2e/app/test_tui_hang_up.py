@@ -131,7 +131,9 @@ def test_the_app_ends_with_its_terminal_while_a_session_is_pending(site: Home, w
     site.ok("submit", "--exclusive", "--wrap", "sleep 600")
     window.shows("1 running")
     window.keys("i")
-    window.shows("waiting: ")
+    window.shows("Open a shell")
+    window.keys("Enter")
+    window.shows("Leave it waiting")
     close_terminal(window)
     back = app_again(window, site)
     try:

@@ -86,12 +86,13 @@ class Tmux:
 
     def shows(self, text: str) -> None:
         """Wait until the text is on the screen. The error message shows the screen."""
-        self._until(lambda: text in self.screen(), f"{text!r} on the screen")
+        self.until(lambda: text in self.screen(), f"{text!r} on the screen")
 
     def hides(self, text: str) -> None:
-        self._until(lambda: text not in self.screen(), f"{text!r} gone from the screen")
+        self.until(lambda: text not in self.screen(), f"{text!r} gone from the screen")
 
-    def _until(self, holds: Callable[[], bool], what: str) -> None:
+    def until(self, holds: Callable[[], bool], what: str) -> None:
+        """Wait until the condition holds. The error message shows the screen."""
         try:
             eventually(holds, what=what)
         except AssertionError as error:
@@ -110,7 +111,7 @@ class Tmux:
 
     def has_sane_terminal(self) -> None:
         """Wait until the terminal edits and echoes lines, as a shell expects."""
-        self._until(
+        self.until(
             lambda: {"icanon", "echo", "isig", "icrnl"} <= set(self.screen().split()), "a sane terminal"
         )
 
@@ -135,6 +136,8 @@ def window(home: Home, short_tmp: Path, request: pytest.FixtureRequest) -> Itera
 def open_shell(window: Tmux) -> None:
     """Open a shell and wait for its first output."""
     window.keys("i")
+    window.shows("Open a shell")
+    window.keys("Enter")
     window.shows("to detach: press Enter")
     window.type("echo sum-$((40+2))")
     window.keys("Enter")
@@ -170,7 +173,7 @@ def test_the_main_actions_work_in_a_terminal(home: Home, window: Tmux) -> None:
     assert home.state(1) == "CANCELLED"
     window.keys("?")
     window.shows("My jobs or all")
-    window.keys("Enter")
+    window.keys("Escape")
     window.hides("My jobs or all")
     open_shell(window)
     window.keys("Enter")

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
@@ -13,11 +19,12 @@ from tests.integration.engines.contract import Rig
 from tests.integration.engines.slurm_rig import GRES, NODE, SITE, slurm_rig
 from tests.lab.nvml import build_fake_nvml, write_state
 from tests.slurm_parity.peer.real_slurm import VERSIONS, RealSlurm
-from tests.support.waiting import WAIT_S, eventually_async, eventually_awaited
+from tests.support.waiting import WAIT_S, eventually, eventually_async, eventually_awaited
 
-from warpdeck.engines.slurm.gpus.samplers import KEEP_S
+from warpdeck.engines.slurm.gpus.samplers import KEEP_S, RETRY_S
 from warpdeck.engines.slurm.jobs import SlurmJobs
 from warpdeck.engines.slurm.site import SlurmSite
+from warpdeck.model import JobId, NodeName
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol.node_rows import GpuRow
 
@@ -32,18 +39,23 @@ pytestmark = [pytest.mark.slurm, pytest.mark.asyncio(loop_scope="module")]
 
 
 @pytest.fixture(scope="module")
-def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a stand-in NVML library, with its state file and a task prolog that makes programs in jobs find it."""
-    folder = tmp_path_factory.mktemp("nvml")
-    build_fake_nvml(folder)
-    write_state(folder / "state", gpus=4)
-    prolog = folder / "prolog"
-    prolog.write_text(
-        f'#!/bin/sh\necho "print a prolog printed this"\n'
-        f'echo "export LD_LIBRARY_PATH={folder}:$LD_LIBRARY_PATH"\necho "export FAKE_NVML_STATE={folder}/state"\n'
-    )
-    prolog.chmod(0o755)
-    return folder
+def driver() -> Iterator[Path]:
+    """The folder of a stand-in NVML library, with its state file and a task prolog that makes programs in jobs find it.
+
+    Jobs of all users reach it.
+    """
+    with tempfile.TemporaryDirectory(prefix="wdn", dir="/tmp") as made:
+        folder = Path(made)
+        folder.chmod(0o755)
+        build_fake_nvml(folder)
+        write_state(folder / "state", gpus=4)
+        prolog = folder / "prolog"
+        prolog.write_text(
+            f'#!/bin/sh\necho "print a prolog printed this"\n'
+            f'echo "export LD_LIBRARY_PATH={folder}:$LD_LIBRARY_PATH"\necho "export FAKE_NVML_STATE={folder}/state"\n'
+        )
+        prolog.chmod(0o755)
+        yield folder
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
@@ -183,6 +195,31 @@ async def test_a_job_that_nobody_has_measured_tells_when_the_first_reading_comes
     await rig.reached(job)
 
 
+async def test_a_job_that_a_screen_has_measured_in_vain_promises_no_first_reading(
+    rig: Rig, slurm: RealSlurm, driver: Path
+) -> None:
+    write_state(driver / "state", gpus=0)
+    job = await sbatch(rig, slurm, "--gres=gpu:1")
+    assert isinstance(rig.engine.jobs, SlurmJobs)
+    samplers = rig.engine.jobs.samplers
+    with samplers.screen():
+
+        async def is_started() -> bool:
+            return bool(await steps(slurm, job))
+
+        await eventually_awaited(is_started, what="the step of the screen")
+        await rig.detail(job)  # The look does not start another step.
+        now = time.monotonic() + RETRY_S + 1
+        samplers.monotonic = lambda: now
+        try:
+            assert (await rig.detail(job)).first_reading_in_s is None
+        finally:
+            samplers.monotonic = time.monotonic
+            write_state(driver / "state", gpus=4)
+    await rig.cancel(job)
+    await rig.reached(job)
+
+
 async def test_sstat_tells_how_busy_the_gpus_are_where_the_site_gathers_it(
     rig: Rig, slurm: RealSlurm
 ) -> None:
@@ -202,6 +239,69 @@ async def test_sstat_tells_how_busy_the_gpus_are_where_the_site_gathers_it(
     await rig.reached(job)
     rows = await looked(rig, lambda gpus: not any(gpu.job for gpu in gpus.values()))
     assert {gpu.util_pct for gpu in rows.values()} == {None}
+
+
+async def test_agents_of_the_site_measure_the_jobs_of_all_users_before_any_sampler(
+    rig: Rig, slurm: RealSlurm, driver: Path, tmp_path: Path
+) -> None:
+    assert isinstance(rig.engine.jobs, SlurmJobs)
+    agents = rig.engine.jobs.agents
+    write_state(driver / "state", gpus=4, util=55)
+    tmp_path.chmod(0o755)
+    argv = ("sbatch", "--parsable", "--output=/dev/null", "--gres=gpu:1", "--wrap=sleep 600")
+    foreign = slurm.run(argv, user="nobody", cwd=Path("/tmp")).out.strip()
+    job = await sbatch(rig, slurm, "--gres=gpu:2")
+    agents.folder = str(tmp_path)
+    try:
+        with agent_on_node(tmp_path, driver):
+            wanted = [(foreign, 55), (job, 55), (job, 55), ("", 55)]
+            rows = await looked(
+                rig, lambda gpus: [(gpu.job, gpu.util_pct) for gpu in gpus.values()] == wanted
+            )
+            detail = await rig.detail(job)
+            assert [(gpu.index, gpu.util_pct, gpu.source) for gpu in detail.gpus] == [
+                (1, 55, "site agent"),
+                (2, 55, "site agent"),
+            ]
+            assert detail.row.gpu_util_pct == 55 and not rows[1].processes
+        for age_s, source in ((40, "site agent, 4"), (70, "")):
+            agents.readings.drop_of_agents(before=float("inf"))
+            write_aged(tmp_path, age_s)
+            assert await agents.look(JobId(int(job))) is bool(source)
+            reading = agents.cluster.state.node_status.readings.get(NodeName(NODE))
+            sources = [gpu.source for gpu in reading.gpus] if reading is not None else [""]
+            assert all(found.startswith(source) for found in sources)
+        tmp_path.chmod(0o777)
+        write_aged(tmp_path, 0)
+        assert not await agents.look(JobId(int(job))), "others may write there"
+    finally:
+        agents.folder = ""
+    agents.readings.drop_of_agents(before=float("inf"))
+    await asyncio.to_thread(slurm.ok, "scancel", foreign)
+    await rig.cancel(job)
+    await rig.reached(job)
+
+
+def write_aged(folder: Path, age_s: float) -> None:
+    """Replace the last reading by one that is older."""
+    path = folder / f"{NODE}.json"
+    line = json.loads(path.read_text())
+    new = folder / "new"
+    new.write_text(json.dumps({**line, "at_unix": time.time() - age_s}))
+    new.rename(path)
+
+
+@contextlib.contextmanager
+def agent_on_node(folder: Path, driver: Path) -> Iterator[None]:
+    """Run the program that an administrator starts on the node, until it has written its first reading."""
+    argv = [sys.executable, "-m", "warpdeck_agent", "readings", str(folder), NODE]
+    environ = {**os.environ, "LD_LIBRARY_PATH": str(driver), "FAKE_NVML_STATE": str(driver / "state")}
+    with subprocess.Popen(argv, env=environ) as process:
+        try:
+            eventually((folder / f"{NODE}.json").exists, what="the first reading")
+            yield
+        finally:
+            process.terminate()
 
 
 def pid_of(path: Path) -> str:

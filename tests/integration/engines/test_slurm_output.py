@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import os
+import tempfile
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
 from tests.integration.engines.contract import Client, Rig
-from tests.integration.engines.slurm_rig import slurm_rig, small_slurm
+from tests.integration.engines.slurm_rig import GRES, NODE, SITE, slurm_rig, small_slurm
 from tests.slurm_parity.peer.real_slurm import RealSlurm
 from tests.support.waiting import eventually_async
 
 from warpdeck.base.errors import UserError
 from warpdeck.engines.slurm.cluster.polling import Allowance
 from warpdeck.engines.slurm.commands import SlurmCommands
+from warpdeck.engines.slurm.output import output
 from warpdeck.engines.slurm.output.log_paths import LogFinder
 from warpdeck.engines.slurm.settings import SlurmSettings
-from warpdeck.model import Job, JobId, JobState, Request
+from warpdeck.model import ExitStatus, Job, JobId, JobState, PtySize, Request
 from warpdeck.ports.engine_streams import ByteStream, StreamEnd
 from warpdeck.protocol import requests as ask
 
@@ -206,3 +210,41 @@ async def test_the_file_of_a_job_that_slurm_has_forgotten_is_not_invented() -> N
     with pytest.raises(UserError, match="the output file of job 1 is not known") as refused:
         await finder.paths(job)
     assert "/home/ann" in refused.value.hint
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["20.11", "26.05"])
+async def slow_epilog(request: pytest.FixtureRequest) -> AsyncIterator[Rig]:
+    """A site whose epilogs wait until the folder of the rig has a file."""
+    with tempfile.TemporaryDirectory() as folder:
+        epilog = Path(folder) / "epilog"
+        epilog.write_text(f"#!/bin/sh\nuntil [ -e {folder}/go ]; do sleep 0.1; done\n")
+        epilog.chmod(0o755)
+        site = f"Epilog={epilog}\n{SITE}"
+        with RealSlurm(site, nodes=(NODE,), gres=GRES, version=request.param) as slurm:
+            async for made in slurm_rig(slurm):
+                yield replace(made, folder=Path(folder))
+
+
+async def test_a_terminal_ends_with_its_exit_code_while_the_epilog_still_runs(
+    slow_epilog: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig, client = slow_epilog, Client()
+    monkeypatch.setattr(output, "END_S", 3.0)
+    request = Request(
+        name="shell",
+        argv=("/bin/sh",),
+        pty=PtySize(),
+        submit_dir=str(rig.folder),
+        env={"PATH": "/usr/bin:/bin"},
+    )
+    job = (await rig.engine.submissions.submit(rig.user, ask.Submit(request=request))).label
+    source = await rig.engine.output.terminal(rig.user, ask.Attach(job=job), client.progress)
+    stream = await source(client)
+    await client.until(lambda: client.log is not None)
+    await stream.write(b"exit 4\n")
+    await client.until(lambda: client.end is not None)
+    assert client.end == StreamEnd(exit=ExitStatus(code=4))
+    assert (await rig.detail(job)).row.state == "COMPLETING"
+    (rig.folder / "go").touch()
+    await rig.reached(job)
+    assert (await rig.detail(job)).row.state == "FAILED"

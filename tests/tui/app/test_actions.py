@@ -25,6 +25,7 @@ from warpdeck_tui.screens.shared.deck_screen import TextPane
 from warpdeck_tui.screens.shared.dialogs import Ask, Choose, Confirm, DonePage, Fill, HelpPage, TextPage
 from warpdeck_tui.screens.shared.diff_page import DiffPage
 from warpdeck_tui.screens.shared.job_list import FilterLine
+from warpdeck_tui.screens.shell import ShellSize, ShellWait
 from warpdeck_tui.screens.submit import FormLine, NewJob, ScriptText
 from warpdeck_tui.screens.sweep import SweepGrid
 from warpdeck_tui.screens.usage import UsagePage
@@ -63,6 +64,8 @@ OWNERS: dict[str, tuple[type[DOMNode], ...]] = {
     "form": (FormLine,),
     "script": (ScriptText,),
     "sweep": (SweepGrid,),
+    "shell": (ShellSize,),
+    "wait": (ShellWait,),
     "add": (NodeAdd,),
     "choose": (Choose,),
     "columns": (ColumnPicker,),

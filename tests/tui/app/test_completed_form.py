@@ -49,7 +49,7 @@ def words(field: str) -> dict[str, str]:
 
 def test_partitions_say_what_is_free() -> None:
     assert words("partition") == {
-        "main": "12 of 64 GPUs free, up to 2:00:00, default",
+        "main": "12 of 64 GPUs free, default, up to 2 h",
         "cpu": "0 of 8 CPUs free",
         "old": "down",
     }
@@ -57,7 +57,7 @@ def test_partitions_say_what_is_free() -> None:
 
 def test_accounts_and_qos_say_what_remains_of_their_limit() -> None:
     assert words("account") == {"vision": "0 of 6 GPUs left, default", "text": "no limit of GPUs"}
-    assert words("qos") == {"normal": "6 of 8 GPUs left, up to 1:00:00"}
+    assert words("qos") == {"normal": "6 of 8 GPUs left, up to 1 h"}
 
 
 def test_the_list_follows_the_typed_text() -> None:

@@ -25,7 +25,7 @@ def test_a_preset_replaces_all_options_and_the_script_only_if_it_has_one() -> No
     form = filled(wrap="python a.py", gpus="8", time="600")
     debug = with_preset(form, Preset(options="--gpus=1 --partition=dev"))
     assert command_line(debug) == "warpdeck submit --gpus=1 --partition=dev --wrap 'python a.py'"
-    assert (debug.value("gpus"), debug.value("time"), debug.value("more")) == ("1", "", "--partition=dev")
+    assert (debug.value("gpus"), debug.value("time"), debug.value("partition")) == ("1", "", "dev")
     other = with_preset(form, Preset(options="--gpus=1", script="train.sh", args="--lr 1", folder="/work"))
     assert {name: other.value(name) for name in ("script", "args", "wrap", "folder")} == {
         "script": "train.sh",
@@ -132,7 +132,7 @@ async def test_an_interactive_session_cannot_fill_the_form(folder: Path) -> None
         await ui.cluster.submit_shell()
         await ui.shows("● R")
         await ui.press("ctrl+n")
-        await ui.shows_notification("Job 1 is an interactive session without a script")
+        await ui.shows_notification("Job 1 is a session and has no script")
         await ui.press("a")
         await ui.shows_notification("Cannot open a terminal here")
 

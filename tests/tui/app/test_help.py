@@ -36,7 +36,7 @@ def test_no_line_is_wider_than_the_page(width: int) -> None:
 def test_the_global_keys_come_first_and_beside_them_those_of_the_screen() -> None:
     lines = texts(help_page(page_of("nodes"), 116))
     assert lines[0].split() == ["Global", "Nodes", "and", "GPUs"]
-    assert lines[1].startswith("1 ") and "Queue" in lines[1]
+    assert lines[2].startswith("1 ") and "Queue" in lines[2]
     narrow = texts(help_page(page_of("nodes"), 78))
     assert narrow[0].startswith("Global") and any("drain" in line.lower() for line in narrow)
 

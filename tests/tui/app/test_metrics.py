@@ -16,7 +16,7 @@ from warpdeck.protocol.job_rows import CurveRow
 from warpdeck_tui.screens.metrics import MetricsPane
 from warpdeck_tui.screens.shared.deck_screen import DeckScreen
 from warpdeck_tui.terminal.glyph_sets import ascii_text
-from warpdeck_tui.viewmodels.jobs.chart import Page, Run, chart, figure, names, run_of
+from warpdeck_tui.viewmodels.jobs.chart import Page, Run, _reading, chart, figure, names, run_of
 from warpdeck_tui.viewmodels.jobs.readings import MAX_POINTS, Part, Point, Readings, readings, thinned
 from warpdeck_tui.viewmodels.jobs.ticks import ticks
 from warpdeck_tui.widgets.cells import fit
@@ -172,7 +172,7 @@ def test_the_chart_fits_its_size(width: int, height: int, by_step: bool) -> None
 def test_runs_have_letters_and_gpu_curves_appear_only_over_time() -> None:
     runs = (falling("1"), falling("2", factor=2.0))
     text = "\n".join(words(line) for line in chart(Page(runs, "loss"), width=90, height=24))
-    assert "a job 1 llama  0.2311" in text and "b job 2 llama" in text and "GPU 90 %" in text
+    assert "a job 1 llama  0.2311" in text and "b job 2 llama" in text and "GPU 90%" in text
     drawing = text.split("\n")[1:-4]
     assert sum(line.count("a") for line in drawing) == sum(line.count("b") for line in drawing) == 1
     three = (falling("1"), falling("2", factor=2.0), falling("3"))
@@ -372,3 +372,11 @@ async def test_a_log_without_metrics_has_no_curve_beside_it(folder: Path) -> Non
         assert "No values to plot" not in ui.text() and "v Next" not in ui.line(-1)
         await ui.press("v")
         await ui.shows("[Log]")
+
+
+def test_readings_of_gpus_have_at_most_five_characters() -> None:
+    told = [
+        _reading(value, unit)
+        for value, unit in ((92, "%"), (680.2, "W"), (2528, "W"), (999.7, "W"), (41_960, "W"))
+    ]
+    assert told == ["92%", "680W", "2.5kW", "1.0kW", "42kW"]

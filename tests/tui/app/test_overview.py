@@ -153,6 +153,15 @@ def test_idle_and_blocked_gpus_name_their_users() -> None:
     assert words(panel) == "Idle and blocked GPUs  4 idle, 1 blocked"
 
 
+def test_jobs_without_readings_are_not_called_busy() -> None:
+    busy, unknown = job(9, start=NOW - 7200, gpu_util_pct=90), job(10, start=NOW - 7200, gpu_util_pct=None)
+    assert unused_gpus([busy], [], NOW).empty == "No GPU is idle or blocked"
+    assert (
+        unused_gpus([busy, unknown], [], NOW).empty
+        == "Idle GPUs are unknown: 1 job with GPUs has no readings"
+    )
+
+
 def test_a_site_without_gpus_shows_sessions_that_nobody_uses() -> None:
     session = job(
         8, start=NOW - 7200, gpus=0, cpus=4, interactive=True, idle_since=NOW - 3600, node_list="n1"

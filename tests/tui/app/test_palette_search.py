@@ -13,7 +13,7 @@ from tests.tui.app.app_pilot import run_app
 from warpdeck.model import GpuRequest, Resources
 from warpdeck.protocol.job_rows import JobRow
 from warpdeck.protocol.node_rows import NodeRow
-from warpdeck_tui.command_palette import SLICE, Objects
+from warpdeck_tui.command_palette import SLICE, Objects, Palette
 from warpdeck_tui.screens.shared.job_list import FilterLine
 from warpdeck_tui.viewmodels.shell.palette_verbs import verb_of
 from warpdeck_tui.viewmodels.shell.search_index import (
@@ -202,3 +202,12 @@ async def test_colon_q_quits_as_in_vim_and_submit_finds_the_form(folder: Path) -
         await ui.until(lambda: "quit the app" in ui.text() and "Queue" in ui.text(), "both are found")
         await ui.press("enter")
         await ui.until(lambda: not ui.app.is_running or ui.app._exit, "the app ends")
+
+
+async def test_a_palette_that_is_closed_before_its_search_begins_does_not_search(folder: Path) -> None:
+    async with run_app(folder) as ui:
+        palette = Palette()
+        await ui.app.push_screen(palette)
+        await ui.app.pop_screen()
+        await palette._gather_commands("").wait()
+        assert ui.app.is_running

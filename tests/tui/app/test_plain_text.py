@@ -44,7 +44,6 @@ EXPECTED_TEXTS = {
         "none",
         "shares:",
         "drains:",
-        "FAIRSHARE",
         "submitted by",
     ),
 }

@@ -133,7 +133,7 @@ class CountingCore(StaticCore):
 
 
 def counting_app() -> tuple[DeckApp, CountingCore]:
-    app, core = static_app(), CountingCore()
+    app, core = static_app(readonly=True), CountingCore()
     app.core = core  # type: ignore[assignment]
     return app, core
 

@@ -13,7 +13,9 @@ from textual.widgets import Static, TextArea
 
 from warpdeck.base.errors import UserError
 from warpdeck.model import GpuRequest, Resources
+from warpdeck_tui import screens
 from warpdeck_tui.user_files.external_editor import edit
+from warpdeck_tui.viewmodels.jobs.form import Sheet
 
 SCRIPT = "#!/bin/sh\n#SBATCH -J from-script\n#SBATCH --gpus=2\n#SBATCH --time=30\nhostname\n"
 
@@ -231,6 +233,14 @@ async def test_the_last_job_is_submitted_with_a_change_in_four_keys(
         await ui.press(*taken)
         await ui.shows_notification("Submitted job 2")
         assert option in ui.app.chronicle.rows()[0][1][1].text
+
+
+async def test_the_form_opens_above_a_screen_that_is_not_drawn_yet(folder: Path) -> None:
+    async with run_app(folder) as ui:
+        ui.app.push_screen(screens.HistoryScreen())
+        ui.app.forms.open(Sheet())
+        await ui.shows("New job", "Enter Submit")
+        assert not ui.notifications()
 
 
 async def test_a_closed_form_cancels_its_lookups(folder: Path) -> None:

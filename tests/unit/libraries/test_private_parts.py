@@ -38,6 +38,7 @@ CLASS_PARTS = (
         "Enter waits for the results of the palette",
     ),
     ("textual.command", "CommandPalette", "_GATHER_COMMANDS_GROUP", "the same"),
+    ("textual.command", "CommandPalette", "_gather_commands", "a closed palette searches no more"),
     ("textual._xterm_parser", "XTermParser", "feed", "Esc and a key typed soon after it are two keys"),
     ("aiosqlite", "Connection", "_execute", "sqlite: one transaction is one call in the database's thread"),
     ("aiosqlite", "Connection", "_conn", "sqlite: the same"),

@@ -325,9 +325,8 @@ class DeckApp(TerminalApp):
         told = looks_only("app", action) if self.readonly else ""
         return told or self.board.scheduler.refusal("app", action)
 
-    @work
-    async def action_shell(self) -> None:
-        await self.verbs.shell()
+    def action_shell(self) -> None:
+        self.verbs.shell()
 
     @work
     async def action_start_controller(self) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
+from textual.screen import ModalScreen
+
 from warpdeck.base.errors import UserError
 from warpdeck_tui import screens
 from warpdeck_tui.deck import Deck
@@ -46,7 +48,7 @@ class JobForms:
             if job_id and isinstance(self._app.screen, QueueScreen):
                 self._app.screen.go_to(job_id)
 
-        if self._deck.front is not None:
+        if not isinstance(self._app.screen, ModalScreen):
             self._app.push_screen(screens.NewJob(self._deck.core, self._filling, sheet), submitted)
         else:
             self._app.notify("The form was not opened because another dialog is open", severity="warning")

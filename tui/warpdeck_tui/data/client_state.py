@@ -80,6 +80,8 @@ class ClientState:
         """True once the controller has sent the complete state."""
         self.changes = 0
         """Number of deltas received so far, so that a screen can tell whether anything has changed."""
+        self.awaited: set[int] = set()
+        """The sessions that the user left waiting. The app tells when they are ready."""
         self._told_jobs: set[int] | None = None
         self._told_nodes: set[str] = set()
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from .nodes import NodesScreen as NodesScreen
     from .overview import OverviewScreen as OverviewScreen
     from .sessions import SessionsScreen as SessionsScreen
+    from .shell import ShellSize as ShellSize
+    from .shell import ShellWait as ShellWait
     from .submit import NewJob as NewJob
     from .themes import ThemePicker as ThemePicker
     from .welcome import WelcomeScreen as WelcomeScreen
@@ -38,6 +40,8 @@ _HOMES = {
     "NodesScreen": "nodes",
     "OverviewScreen": "overview",
     "SessionsScreen": "sessions",
+    "ShellSize": "shell",
+    "ShellWait": "shell",
     "ThemePicker": "themes",
     "WelcomeScreen": "welcome",
 }

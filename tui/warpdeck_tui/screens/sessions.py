@@ -29,11 +29,9 @@ from warpdeck_tui.viewmodels.shell.sessions import (
     forward_facts,
     glance_text,
     glance_title,
-    in_words,
     leads_to,
     session_rows,
     sessions,
-    shell_options,
     summary,
     url,
 )
@@ -228,7 +226,7 @@ class SessionsScreen(DeckScreen):
         self._look()
 
     def _tell(self) -> None:
-        """Show the row under the cursor in full, and the options that a new shell would get.
+        """Show the row under the cursor in full, and the key that opens a shell.
 
         The table cuts off long texts.
         """
@@ -240,9 +238,8 @@ class SessionsScreen(DeckScreen):
         row = self.deck.find_job(self.job_keys[0]) if self.job_keys else None
         if row is not None and row.why is not None:
             words = why_words(row.why)
-        options = shell_options(board.jobs.values(), user=self.deck.board.user, has_gpus=board.has_gpus())
         no_shell = board.scheduler.refusal("app", "shell")
-        opens = no_shell or f"i opens a shell with {in_words(options)}"
+        opens = no_shell or "i opens a shell of the size that you choose"
         self.query_one("#told", Static).update(f"{printable(words)}\n{opens}")
         self.show_keys()
 

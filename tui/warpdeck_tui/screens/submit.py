@@ -46,7 +46,7 @@ from warpdeck_tui.viewmodels.jobs.form import (
 from warpdeck_tui.viewmodels.jobs.form_sources import preset_of
 from warpdeck_tui.viewmodels.jobs.script import BARE
 from warpdeck_tui.widgets.choice_list import ChoiceList
-from warpdeck_tui.widgets.form import Form, show_or_hide
+from warpdeck_tui.widgets.form import Form, show_or_hide, show_verdict
 from warpdeck_tui.widgets.form_fields import WHOLE_FORM, FieldError
 
 from .completed_form import CompletedForm
@@ -61,7 +61,6 @@ TYPING_S = 0.4
 """Seconds without typing after which another scheduler is asked when the job would start. Each such question costs
 it a request. Our own scheduler is asked at each key.
 """
-VERDICTS = ("now", "later", "never")
 SLOW_S = 0.05
 """After an answer that took longer than this, the next question waits as long as the answer took."""
 
@@ -347,7 +346,7 @@ class NewJob(CompletedForm):
                 asked, begun = self._sheet, time.monotonic()
                 words, verdict = await self._expected_start(asked)
                 took_s = time.monotonic() - begun
-                self._show_forecast(words, verdict)
+                show_verdict(self.query_one("#forecast", Static), words, verdict)
         finally:
             self._asks = False
 
@@ -367,18 +366,15 @@ class NewJob(CompletedForm):
         cwd = os.path.abspath(os.path.expanduser(sheet.value("folder") or "."))
         try:
             text = await self._text_of(sheet)
+        except UserError:  # the name of the script is incomplete
+            return "", ""
+        try:
             found = await self._core.dry_run(
                 sheet.value("script"), text=text, options=options_of(sheet), cwd=cwd
             )
         except UserError as error:
             return in_words(error), ""
         return forecast_words(found, now=time.time()), found.verdict
-
-    def _show_forecast(self, words: str, verdict: str) -> None:
-        line = self.query_one("#forecast", Static)
-        line.update(words)
-        for each in VERDICTS:
-            line.set_class(each == verdict, f"-{each}")
 
     def _clear_corrected(self, sheet: Sheet) -> None:
         """Clear the shown errors that do not hold for this state of the form any more.

@@ -25,7 +25,7 @@ LATER = (
     ),
     *(
         f"warpdeck_tui.screens.{name}"
-        for name in ("history", "sessions", "themes", "admin", "runs", "overview", "welcome")
+        for name in ("history", "sessions", "shell", "themes", "admin", "runs", "overview", "welcome")
     ),
     "warpdeck_tui.data.server_start",
     "warpdeck_tui.viewmodels.jobs.preview",

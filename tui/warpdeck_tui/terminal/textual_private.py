@@ -7,11 +7,13 @@ one of these parts.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from rich.console import COLOR_SYSTEMS, RenderableType
+from textual import on, work
 from textual._compositor import ChopsUpdate as ChopsUpdate
 from textual._compositor import CompositorUpdate as CompositorUpdate
 from textual._compositor import LayoutUpdate as LayoutUpdate
@@ -19,7 +21,7 @@ from textual._parser import ParseTimeout
 from textual._xterm_parser import XTermParser
 from textual.actions import ActionParseResult
 from textual.app import App
-from textual.command import CommandPalette
+from textual.command import CommandList, CommandPalette
 from textual.dom import DOMNode
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
@@ -29,6 +31,7 @@ from textual.message import Message
 from textual.notifications import Notification
 from textual.screen import Screen, ScreenResultType
 from textual.widget import Widget
+from textual.widgets import Input
 from textual.widgets._toast import ToastRack as ToastRack
 from textual.worker import Worker, WorkerCancelled, WorkerFailed
 
@@ -219,17 +222,30 @@ def key_name(character: str) -> str:
     return _character_to_key(character)
 
 
+_GATHER = inspect.unwrap(CommandPalette._gather_commands)
+"""The search itself, without the worker that Textual runs it in."""
+
+
 class PatientPalette(CommandPalette):
     """Textual's command palette, in which Enter waits for the results of the query that was typed.
 
-    Textual would run the first result of an earlier query, if the user types faster than the search.
+    Textual would run the first result of an earlier query, if the user types faster than the search. It would also crash if
+    Escape closes the palette before its first search has begun.
     """
 
-    def _action_command_list(self, action: str) -> None:
-        if action == "select" and self._searches():
+    @work(exclusive=True, group=CommandPalette._GATHER_COMMANDS_GROUP)
+    async def _gather_commands(self, search_value: str) -> None:
+        """Search, unless the palette has been closed meanwhile and therefore has no list any more."""
+        if self.query(CommandList):
+            await _GATHER(self, search_value)
+
+    @on(Input.Submitted)
+    def select_when_found(self, event: Input.Submitted) -> None:
+        """Wait for the search before Enter selects its first result."""
+        if self._searches():
+            event.stop()
+            event.prevent_default()
             self.run_worker(self._select_found(), group="select", exclusive=True)
-        else:
-            super()._action_command_list(action)
 
     def _searches(self) -> list[Worker[Any]]:
         group = self._GATHER_COMMANDS_GROUP
@@ -239,4 +255,4 @@ class PatientPalette(CommandPalette):
         for search in self._searches():
             with suppress(WorkerFailed, WorkerCancelled):
                 await search.wait()
-        super()._action_command_list("select")
+        self.query_one(CommandList).action_select()

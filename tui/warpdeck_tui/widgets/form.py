@@ -11,6 +11,9 @@ from textual.widgets import Input, Static
 
 from .form_fields import FieldError, FormField, FormValues, wrong_fields
 
+VERDICTS = ("now", "later", "never")
+"""The verdicts of the scheduler about a job that was not submitted yet."""
+
 
 class Form(Vertical):
     """The form. Each input has the id of its field.
@@ -79,3 +82,10 @@ def show_or_hide(line: Static, words: str) -> None:
     """Show a text, or hide its line if the text is empty."""
     line.update(words)
     line.display = bool(words)
+
+
+def show_verdict(line: Static, words: str, verdict: str) -> None:
+    """Show when a job would start. The verdict is now, later, never or "", and sets the color of the line."""
+    line.update(words)
+    for each in VERDICTS:
+        line.set_class(each == verdict, f"-{each}")

@@ -31,6 +31,7 @@ from .cluster.quick_looks import SlurmWaits
 from .commands import TOKEN, SlurmCommands
 from .forecasts.forecasts import SlurmForecasts
 from .forecasts.starts import ExpectedStarts
+from .gpus.agent_files import AgentFiles
 from .gpus.gathered import Gathered
 from .gpus.readings import GpuReadings
 from .gpus.samplers import Samplers
@@ -105,6 +106,7 @@ async def slurm_engine(
         files = RunningFiles(cluster=made.cluster, poller=made.poller)
         links = _links(made, programs)
         steps, upkeep, samplers = _steps(made), Upkeep(submissions), _samplers(made, programs)
+        agents = _agents(made)
         looks = NodeLooks(cluster=made.cluster, commands=made.commands, allowance=made.allowance)
         await asyncio.to_thread(remove_old, shared_folder(settings))
         async with (
@@ -114,9 +116,10 @@ async def slurm_engine(
             links.running(),
             steps.running(),
             samplers.running(),
+            agents.running(),
             looks.running(),
         ):
-            yield _engine(made, submissions, links, steps, samplers, looks)
+            yield _engine(made, submissions, links, steps, samplers, agents, looks)
 
 
 @asynccontextmanager
@@ -193,18 +196,20 @@ def _engine(
     links: JobLinks,
     steps: SlurmSteps,
     samplers: Samplers,
+    agents: AgentFiles,
     looks: NodeLooks,
 ) -> Engine:
     cluster, clock = made.cluster, made.clock
 
     @contextmanager
     def watched() -> Iterator[None]:
-        with made.poller.watched(), samplers.screen():
+        with made.poller.watched(), samplers.screen(), agents.screen():
             yield
 
     jobs = SlurmJobs(
         poller=made.poller,
         samplers=samplers,
+        agents=agents,
         state=cluster.state,
         store=cluster.store,
         lookup=made.lookup,
@@ -288,6 +293,16 @@ def _samplers(made: Gateway, programs: Programs) -> Samplers:
         programs=programs,
         version=made.site.version,
         readings=made.gpu_readings,
+    )
+
+
+def _agents(made: Gateway) -> AgentFiles:
+    settings = made.settings
+    return AgentFiles(
+        cluster=made.cluster,
+        readings=made.gpu_readings,
+        folder=settings.readings_folder,
+        owner=settings.readings_owner,
     )
 
 

@@ -24,6 +24,7 @@ from warpdeck.protocol.job_rows import JobDetail, JobRow
 from warpdeck.protocol.site_rows import ForecastRow
 
 from .cluster.poller import Poller
+from .gpus.agent_files import AgentFiles
 from .gpus.samplers import Samplers
 
 
@@ -33,6 +34,7 @@ class SlurmJobs(StateJobs):
 
     poller: Poller
     samplers: Samplers
+    agents: AgentFiles
 
     async def rows(self, caller: Caller, message: ask.Jobs) -> Rows[JobRow | dict[str, Any]]:
         await self.poller.glance()
@@ -42,6 +44,8 @@ class SlurmJobs(StateJobs):
         await self.poller.glance()
         found = await super().detail(caller, message)
         job_id = JobId(found.row.id)
+        if await self.agents.look(job_id):
+            found = await super().detail(caller, message)
         self.samplers.look(job_id)
         if all(gpu.util_pct is None for gpu in found.gpus):
             wait_s = self.samplers.first_reading_in_s(job_id)

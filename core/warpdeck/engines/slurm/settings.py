@@ -30,3 +30,7 @@ class SlurmSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """The address of slurmrestd, such as https://host:6820 or unix:/path. It is asked for the queue with the token in SLURM_JWT.
     Slurm's commands then run without the token.
     """
+    readings_folder: str = ""
+    """The folder into which agents on the nodes write readings of all GPUs. "" if the site has no such agents."""
+    readings_owner: str = ""
+    """The account that owns this folder and runs the agents, if it is not root."""

@@ -96,7 +96,7 @@ class FormOpening:
         detail = await self.deck.core.job(key)
         if detail.row.interactive or not (detail.script or detail.argv):
             raise UserError(
-                f"Job {detail.row.label} is an interactive session without a script",
+                f"Job {detail.row.label} is a session and has no script",
                 "Press i to open a shell",
             )
         return of_job(detail, file_text=await asyncio.to_thread(_script_now, detail), anew=anew)

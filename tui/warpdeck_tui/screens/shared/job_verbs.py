@@ -11,16 +11,17 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
 from warpdeck.base.errors import UserError
-from warpdeck.client.terminal import window_size
 from warpdeck.model.change import JobChange
 from warpdeck.notation.values.durations import format_duration
 from warpdeck.protocol import requests
 from warpdeck.protocol.job_rows import JobRow
 from warpdeck.protocol.results import Changed
 from warpdeck.protocol.site_rows import PriorityRow
+from warpdeck_tui import screens
 from warpdeck_tui.data.action_log import Undo
 from warpdeck_tui.deck import Deck
-from warpdeck_tui.terminal.lent_terminal import STDOUT, check_lends, join_terminal
+from warpdeck_tui.terminal.lent_terminal import check_lends, join_terminal
+from warpdeck_tui.user_files.shell_choice import read_shell_choice
 from warpdeck_tui.viewmodels.jobs.confirmation import confirmation
 from warpdeck_tui.viewmodels.jobs.job import again
 from warpdeck_tui.viewmodels.jobs.limits import (
@@ -283,21 +284,41 @@ class JobVerbs:
             words += f". The job continues; press {key} to attach"
         self._app.notify(words, markup=False)
 
-    async def shell(self) -> None:
-        """Start an interactive shell on the cluster. Keys typed meanwhile do nothing."""
-        self._app.lending = True
+    def shell(self) -> None:
+        """Ask for the size of an interactive shell, and open it."""
         try:
             check_lends(self._app)  # otherwise the job would hold its GPU without a user
-            rows, cols = window_size(STDOUT)
-            board = self._app.board
-            options = shell_options(board.jobs.values(), user=self._app.board.user, has_gpus=board.has_gpus())
-            done = await self._app.core.shell(options, rows=rows, cols=cols)
-            self._app.chronicle.add(" ".join(["warpdeck run --pty", *options, "$SHELL"]))
-            self.attach(str(done.job_id))
         except UserError as error:
             self._app.tell_error(error)
-        finally:
-            self._app.lending = False
+            return
+        board = self._app.board
+        options = read_shell_choice()
+        if options is None:
+            options = shell_options(board.jobs.values(), user=board.user, has_gpus=board.has_gpus())
+
+        def opened(key: str | None) -> None:
+            if key:
+                self._wait_for_shell(key)
+
+        self._app.push_screen(screens.ShellSize(options), opened)
+
+    def _wait_for_shell(self, key: str) -> None:
+        """Attach to the session once it has started, unless the user cancels it or leaves it waiting."""
+
+        def waited(result: str | None) -> None:
+            if result == "ready":
+                self._app.run_worker(self._attach_later(key))
+            elif result == "cancel":
+                self._app.run_worker(self._change("cancel", [key]))
+            else:
+                self._app.board.awaited.add(int(key))
+                self._app.notify(f"Session {key} keeps waiting. The app tells when it is ready", markup=False)
+
+        self._app.push_screen(screens.ShellWait(key), waited)
+
+    async def _attach_later(self, key: str) -> None:
+        """Attach to the session after its dialog has closed."""
+        self.attach(key)
 
     def _choose_task(
         self, row: JobRow, tasks: Sequence[JobRow], use: Callable[[str], None], nothing: str

@@ -81,6 +81,30 @@ DIALOG_ACTIONS = (
     Action("sweep", "give_up", "escape", "Cancel", "leave the form unchanged", "Cancel"),
     Action("script", "edit", "ctrl+e", "Edit", "edit the script in $EDITOR", call="screen.edit"),
     Action("script", "leave", "escape", "Back", "back to the fields of the form", call="screen.leave_script"),
+    Action("shell", "submit", "enter", "Open", "open a shell of this size", "Open"),
+    Action(
+        "shell", "next", "tab,down", "Next field", "go to the next field", "Next field", call="app.focus_next"
+    ),
+    Action(
+        "shell",
+        "previous",
+        "shift+tab,up",
+        "Previous field",
+        "go to the previous field",
+        call="app.focus_previous",
+    ),
+    Action("shell", "give_up", "escape", "Cancel", "close without opening a shell", "Cancel"),
+    Action(
+        "wait", "cancel_session", "c", "Cancel session", "cancel the session that waits", "Cancel session"
+    ),
+    Action(
+        "wait",
+        "leave",
+        "escape,q",
+        "Leave it waiting",
+        "close the dialog; the app tells when the session is ready",
+        "Leave it waiting",
+    ),
     Action("add", "submit", "enter", "Add", "add the node", "Add"),
     Action(
         "add", "next", "tab,down", "Next field", "go to the next field", "Next field", call="app.focus_next"

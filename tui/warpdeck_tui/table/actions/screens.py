@@ -23,7 +23,7 @@ SCREEN_ACTIONS = (
         "shell",
         "i",
         "Interactive shell",
-        "start a shell with the options of the last one; at first with one GPU",
+        "open a shell; asks for GPUs, time and partition, beginning with the last choice",
         "Shell",
         CHANGES,
     ),

@@ -30,6 +30,8 @@ LETTERS = "abcd"
 LETTERS_APART = 3
 """Distance in characters between the letters of curves that end together."""
 MARGIN = 10
+LEAST_KILO = 999.5
+"""From this value on, a reading is shown in thousands."""
 """Number of columns for the numbers at the left."""
 LEAST_ROWS = 3
 TICKS_APART = 16
@@ -215,9 +217,16 @@ def _gpus(run: Run, frame: Frame, room: int) -> list[Line]:
         most = 100.0 if unit == "%" else curve.most or 1.0
         shares = [None if value is None else 100 * value / most for value in means(curve, frame, width=room)]
         drawn = sparkline(shares, room).replace(UNKNOWN, " ")
-        words = f"{curve.ys[-1]:.0f} {unit}"
+        words = _reading(curve.ys[-1], unit)
         lines.append((Cell(f"{'GPU ' + words:>{MARGIN - 1}} ", "muted"), Cell(drawn, "muted")))
     return lines
+
+
+def _reading(value: float, unit: str) -> str:
+    """Return the last value in at most five characters: "92%", "680W", "2.5kW", "12kW"."""
+    if value < LEAST_KILO:
+        return f"{value:.0f}{unit}"
+    return f"{value / 1000:.{int(value < 9950)}f}k{unit}"
 
 
 def _axis(frame: Frame, room: int, *, by_step: bool) -> Line:

@@ -14,7 +14,7 @@ from warpdeck.notation.values.memory_sizes import format_memory
 from warpdeck.protocol.job_rows import JobRow
 from warpdeck.protocol.node_rows import GpuRow, NodeRow
 from warpdeck.protocol.site_rows import ForecastRow
-from warpdeck_tui.viewmodels.cells import Cell, Line, age, due, fact, glyph, plural, thin_bar
+from warpdeck_tui.viewmodels.cells import TITLE_WIDTH, Cell, Line, age, due, fact, glyph, plural, thin_bar
 from warpdeck_tui.widgets.cells import printable, shortened
 from warpdeck_tui.widgets.meter import sparkline
 
@@ -31,7 +31,9 @@ MOST_NODES_LOOKED_AT = 64
 """Largest number of nodes of a job that are looked at, because the preview is drawn every second."""
 MOST_TASKS = 100
 LONGEST_BAR, SHORTEST_BAR = 14, 6
-LONGEST_CURVE, SHORTEST_CURVE = 40, 12
+LONGEST_CURVE, SHORTEST_CURVE = 40, 6
+SPARE = 3
+"""Columns after the title and at the end of a line with a curve."""
 BESIDE_BAR = 34
 """Number of columns that the texts beside a bar take."""
 LATE_PCT = 90
@@ -197,13 +199,14 @@ def metric_lines(tail: bytes, width: int) -> list[Line]:
             continue
         step = points[-1].step
         at = f" at step {step:,.0f}" if step is not None else ""
-        columns = max(SHORTEST_CURVE, min(LONGEST_CURVE, width - 18 - len(at)))
+        value = f" {values[-1]:.4g}"
+        columns = max(SHORTEST_CURVE, min(LONGEST_CURVE, width - TITLE_WIDTH - SPARE - len(value + at)))
         curve = sparkline(scaled(condensed(values, columns)), columns)
         lines.append(
             (
                 *fact(shortened(printable(name), 9), ""),
                 Cell(curve, "accent"),
-                Cell(f" {values[-1]:.4g}"),
+                Cell(value),
                 Cell(at, "muted"),
             )
         )

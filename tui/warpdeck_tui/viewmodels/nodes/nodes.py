@@ -159,8 +159,8 @@ def process_lines(gpu: GpuRow) -> list[Line]:
         lines.append(
             (
                 Cell(f"{process.pid or '':>7} ", "muted"),
-                Cell(f"{printable(process.command)[:12]:<12} {printable(process.user)[:8]:<8} "),
-                Cell(f"{format_memory(process.mem_bytes):>6} "),
+                Cell(f"{printable(process.command)[:10]:<10} {printable(process.user)[:8]:<8} "),
+                Cell(f"{format_memory(process.mem_bytes):>5} "),
                 Cell(f"job {process.job}", "accent") if process.job else Cell("no job", "warn"),
             )
         )

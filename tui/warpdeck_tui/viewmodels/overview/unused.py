@@ -8,7 +8,7 @@ from warpdeck.protocol.job_rows import JobRow
 from warpdeck.protocol.node_rows import GpuRow, NodeRow
 from warpdeck_tui.viewmodels.cells import Cell, age
 from warpdeck_tui.viewmodels.jobs.queue import is_idle, ran_s
-from warpdeck_tui.viewmodels.site.idle_gpus import idle_jobs
+from warpdeck_tui.viewmodels.site.idle_gpus import idle_jobs, unmeasured_words
 from warpdeck_tui.widgets.cells import printable
 from warpdeck_tui.widgets.columns import Column
 
@@ -25,13 +25,17 @@ SESSION_COLUMNS = (Column("CPUS", 4, align="right"), *COLUMNS[1:])
 
 def unused_gpus(jobs: Iterable[JobRow], nodes: Iterable[NodeRow], now: float) -> PanelRows:
     """Return the idle jobs, the largest first, and then the blocked GPUs of each node."""
+    jobs = list(jobs)
     idle = idle_jobs(jobs, now)
     blocked = [row for node in nodes for row in _blocked(node)]
     gpus, lost = sum(row.gpus for row in idle), sum(int(row[1][0].text) for row in blocked)
     words = ", ".join(f"{count} {word}" for count, word in ((gpus, "idle"), (lost, "blocked")) if count)
     title = Cell("Idle and blocked GPUs", "title"), Cell(f"  {words}" if words else "", "PENDING")
     rows = [*(_idle(row, now) for row in idle[:MOST_ROWS]), *blocked[:MOST_ROWS]]
-    return PanelRows(title, rows, "No GPU is idle or blocked")
+    unknown = unmeasured_words(jobs, now)
+    return PanelRows(
+        title, rows, f"Idle GPUs are unknown: {unknown}" if unknown else "No GPU is idle or blocked"
+    )
 
 
 def unused_sessions(jobs: Iterable[JobRow], now: float) -> PanelRows:

@@ -20,10 +20,12 @@ Line = list[tuple[str, str]]
 """A line: texts with the roles of their styles."""
 EVERYWHERE = ("app", "moves")
 """The contexts of which the keys work on every screen."""
-SCREENS = ("queue", "nodes", "job", "history", "sessions", "admin", "runs", "node")
-PARTS = ("list", "log", "grid", "filter")
+SCREENS = ("queue", "overview", "nodes", "job", "history", "sessions", "admin", "runs", "node")
+PARTS = ("list", "log", "grid")
 """The contexts of screens, and of the parts of screens, in the order of the page. Dialogs have their keys in their last
 line."""
+BACK = "Back"
+"""An action of most screens, with Esc. It is left out where there are only titles."""
 GAP = 2
 BESIDE_FROM = 104
 """Least width at which the global keys are beside those of the screen."""
@@ -162,8 +164,12 @@ def _explained(sections: Sequence[Section], width: int) -> list[Line]:
 
 
 def _columns(sections: Sequence[Section], width: int) -> list[Line]:
-    """Return the keys with titles in as many columns as fit, each about as high as the others."""
-    lines = _compact(sections)
+    """Return the first key of each action with its title in as many columns as fit, each about as high as the others."""
+    shown = [
+        section._replace(entries=[_first(each) for each in section.entries if each.title != BACK])
+        for section in sections
+    ]
+    lines = _compact(shown)
     for count in range(MOST_COLUMNS, 0, -1):
         height = -(-len(lines) // count)
         parts = [_without_gap(lines[first : first + height]) for first in range(0, len(lines), height)]
@@ -173,6 +179,10 @@ def _columns(sections: Sequence[Section], width: int) -> list[Line]:
             break
     more = max(0, spare) // max(1, len(parts))
     return _beside(parts, [min(width, each + more) for each in widths])
+
+
+def _first(entry: Entry) -> Entry:
+    return entry._replace(keys=entry.keys.partition(" ")[0])
 
 
 def _width(line: Line) -> int:

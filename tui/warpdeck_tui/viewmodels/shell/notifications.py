@@ -35,6 +35,11 @@ def sentence(kind: str, row: JobRow) -> str:
     return f"{name} ended: {how_ended(row)}"
 
 
+def ready_words(label: str, *, key: str) -> str:
+    """Return the message that a session which was left waiting has started. `key` attaches to it."""
+    return f"Session {label} is ready: {key} attaches"
+
+
 def bundle(news: Sequence[tuple[str, JobRow]]) -> list[str]:
     """Return lines about all events that arrived together."""
     if len(news) <= MOST_TOLD:

@@ -63,6 +63,7 @@ PANES = {"log": "log", "why": "details", "metrics": "metrics", "code": "code"}
 ACTION_SYNONYMS: dict[tuple[str, str], str] = {
     ("app", "quit"): "exit bye leave",
     ("app", "help"): "keys shortcuts manual",
+    ("app", "show_overview"): "dashboard summary home",
     ("app", "show_queue"): "jobs squeue list ls",
     ("app", "show_nodes"): "gpus sinfo map machines nvidia-smi",
     ("app", "show_history"): "sacct past ended finished",

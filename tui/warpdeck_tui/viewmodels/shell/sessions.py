@@ -110,15 +110,6 @@ def shell_options(jobs: Iterable[JobRow], *, user: str, has_gpus: bool) -> list[
     return options + ([f"--time={format_duration(last.time_limit_s)}"] if last.time_limit_s else [])
 
 
-def in_words(options: Sequence[str]) -> str:
-    """Return the options of a shell as text, such as "1 GPU in partition main for 1:00:00"."""
-    given = dict(option.removeprefix("--").split("=", 1) for option in options)
-    kind, _, count = given.get("gpus", "").rpartition(":")
-    words = [plural(int(count), f"{kind} GPU" if kind else "GPU") if count.isdigit() else "no GPU"]
-    words += [f"in partition {given['partition']}"] if "partition" in given else []
-    return " ".join([*words, f"for {given['time']}"] if "time" in given else words)
-
-
 def summary(jobs: Sequence[JobRow], forwards: Sequence[ForwardRow]) -> str:
     """Return a summary, such as "2 sessions   1 forwarded port"."""
     return f"{plural(len(jobs), 'session')}   {plural(len(forwards), 'forwarded port')}"

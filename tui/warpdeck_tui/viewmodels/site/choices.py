@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from warpdeck.notation.values.durations import format_duration
+from warpdeck.notation.values.durations import roughly
 from warpdeck.protocol.site_rows import PartitionRow, QosRow, ShareRow, UseRow
 from warpdeck_tui.viewmodels.cells import plural
 
@@ -56,10 +56,10 @@ def free_words(row: PartitionRow) -> str:
 def _partition(row: PartitionRow) -> Choice:
     if row.state != "UP":
         return Choice(row.name, row.state.lower(), "warn")
-    limit = f", up to {format_duration(row.max_time_s)}" if row.max_time_s else ""
+    limit = f", up to {roughly(row.max_time_s)}" if row.max_time_s else ""
     default = ", default" if row.default else ""
     is_full = row.gpus_used >= row.gpus if row.gpus else row.cpus_used >= row.cpus
-    return Choice(row.name, f"{free_words(row)}{limit}{default}", "muted" if is_full else "")
+    return Choice(row.name, f"{free_words(row)}{default}{limit}", "muted" if is_full else "")
 
 
 def _is_open(row: PartitionRow, user: str) -> bool:
@@ -81,9 +81,9 @@ def _qos(mine: Sequence[ShareRow], facts: SiteFacts, user: str) -> Iterator[Choi
         if open_to_any or each.name in allowed:
             words, style = _left(qos_quota(each, facts.uses, user))
             wall_s = each.limits.get("max_wall_s")
-            limit = f", up to {format_duration(wall_s)}" if isinstance(wall_s, int) else ""
+            limit = f", up to {roughly(wall_s)}" if isinstance(wall_s, int) else ""
             default = ", default" if each.name in defaults else ""
-            yield Choice(each.name, f"{words}{limit}{default}", style)
+            yield Choice(each.name, f"{words}{default}{limit}", style)
 
 
 def _left(found: Quota | None) -> tuple[str, str]:

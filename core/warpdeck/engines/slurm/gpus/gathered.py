@@ -71,4 +71,5 @@ class Gathered:
             and job.allocation.gpu_count()
             and not has_unknown_gpus(job)
             and not self.readings.is_sampled(job.id)
+            and not self.readings.is_measured_by_agents(job)
         ]

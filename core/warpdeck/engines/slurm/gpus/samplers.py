@@ -63,7 +63,7 @@ class Samplers:
     """Times of the last looks, the oldest first."""
     _running: dict[JobId, asyncio.Task[None]] = field(default_factory=dict, init=False)
     _started: dict[JobId, float] = field(default_factory=dict, init=False)
-    """Times at which steps were started, of jobs that somebody looks at."""
+    """Times at which steps were started, of jobs that somebody looks at or that are measured."""
     _screens: int = field(default=0, init=False)
     """Number of open screens."""
     _screen_ended: float | None = field(default=None, init=False)
@@ -116,14 +116,16 @@ class Samplers:
 
     def _is_measurable(self, job: Job) -> bool:
         is_running = job.state is JobState.RUNNING and job.uid == self.cluster.uid
-        return is_running and job.allocation is not None and job.allocation.gpu_count() > 0
+        has_gpus = job.allocation is not None and job.allocation.gpu_count() > 0
+        return is_running and has_gpus and not self.readings.is_measured_by_agents(job)
 
     async def _run(self) -> None:
         while True:
             self._wake.clear()
             now = self.monotonic()
             self._looked = {job_id: at for job_id, at in self._looked.items() if at > now - self.keep_s}
-            self._started = {job_id: at for job_id, at in self._started.items() if job_id in self._looked}
+            kept = self._looked.keys() | self._running.keys()
+            self._started = {job_id: at for job_id, at in self._started.items() if job_id in kept}
             on_screen = self._on_screen(now)
             for job_id, task in self._running.items():
                 if job_id not in self._looked and job_id not in on_screen and not task.cancelling():

@@ -167,7 +167,7 @@ class SlurmOutput:
         if code == FELL_BEHIND:
             return StreamEnd(error, ask.LOST)
         now = await self._now(job, ends=True)
-        if now.is_finished or now.state is JobState.PENDING:
+        if now.is_finished or now.state is JobState.PENDING or now.exit is not None:
             return StreamEnd(exit=now.exit)
         return StreamEnd(error or f"the terminal of job {job.label()} has ended", code_of(error, code))
 

@@ -141,7 +141,8 @@ def read_job(fields: Mapping[str, str]) -> SeenJob:
     allocation = _allocation(fields)
     component = _component(fields["label"])
     submitted = values.unix_time(fields["submit"]) or 0.0
-    ended = exit_status(fields["exit"], state) if state in FINISHED else None
+    # Slurm knows the exit status of a job whose nodes still run epilogs.
+    ended = exit_status(fields["exit"], state) if state in {*FINISHED, JobState.COMPLETING} else None
     job = Job(
         id=job_id,
         array_job_id=component.leader if component else JobId(_number(fields["array_job_id"])) or job_id,
