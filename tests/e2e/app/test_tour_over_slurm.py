@@ -278,7 +278,7 @@ def press(tour: Tour, key: str, command: str = "") -> None:
     tour.window.keys(key)
     if command:
         tour.window.shows(f"$ {command}")
-        tour.window.keys("y")
+        tour.window.keys("Enter")
 
 
 @pytest.mark.parametrize("opens", ["", "l"], ids=["queue", "job page"])
@@ -369,10 +369,10 @@ def test_the_form_submits_to_slurm_and_the_job_runs_again(tour: Tour) -> None:
 
 
 def test_a_shell_survives_that_it_is_left(tour: Tour) -> None:
-    """The shell is opened, left, attached again and ended. A shell that waits is left with Ctrl-C."""
+    """The shell is opened, left, attached again and ended. A shell that waits is left, and canceled."""
     tour.go(QUEUE)
-    tour.window.keys("i")
-    tour.window.shows("~d to detach")
+    press(tour, "i", "warpdeck run --pty ")
+    tour.window.shows("to detach: press Enter")
     tour.window.type("echo sum-$((40+2))")
     tour.window.keys("Enter")
     tour.window.shows("sum-42")
@@ -388,15 +388,15 @@ def test_a_shell_survives_that_it_is_left(tour: Tour) -> None:
     tour.window.shows("has ended")
     tour.slurm.ok("scontrol", "update", "partitionname=gpu", "state=down")
     tour.go(QUEUE)
-    tour.window.keys("i")
-    tour.window.shows("Ctrl-C stops waiting")
-    tour.window.keys("C-c")
-    tour.window.shows("Stopped waiting for job ")
-    tour.slurm.ok("scontrol", "update", "partitionname=gpu", "state=up")
+    press(tour, "i", "warpdeck run --pty ")
+    tour.window.shows("its partition is down")
+    tour.window.type(ESCAPE)
+    tour.window.shows("keeps waiting")
     tour.go(SESSIONS)
     tour.window.shows("interactive")
     press(tour, "c", "warpdeck cancel ")
     tour.window.shows("No sessions")
+    tour.slurm.ok("scontrol", "update", "partitionname=gpu", "state=up")
     tour.check()
 
 
