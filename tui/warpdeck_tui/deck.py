@@ -183,7 +183,7 @@ class Deck(Lender, Protocol):
         text if the text contains a secret.
         """
 
-    def offer_welcome(self) -> object:
+    def offer_welcome(self) -> None:
         """Show the welcome page if the queue is in front and there has never been a job."""
 
     async def take_back(self, key: str = "") -> None:

@@ -115,7 +115,7 @@ async def test_the_reason_of_a_pending_job_is_one_key_away_and_needs_none_on_a_w
             keys = Keys(ui)
             await keys.press(*needed)
             await ui.until(
-                lambda ui=ui: "needs 4 GPUs" in " ".join(ui.text().replace("│", " ").split()),
+                lambda ui=ui: "needs 4 GPUs on one node" in " ".join(ui.text().replace("│", " ").split()),
                 "the whole reason",
             )
             assert keys.count <= 1

@@ -90,7 +90,7 @@ def test_the_waiting_time_of_a_partition_counts_each_task_and_no_held_job() -> N
     panel = waiting(jobs, NOW)
     assert texts(panel)[:2] == [
         ["cpu", "1", "·", "10m", "10m", "?"],
-        ["gpu", "6", "6", "1m", "2h00", "~10m"],
+        ["gpu", "6", "6", "1m", "2h00", "≈10m"],
     ]
     assert [key for key, _ in panel.rows] == [
         "queue state:PD part:cpu", "queue state:PD part:gpu", "queue state:PD", "job 2", "job 4", "job 1",

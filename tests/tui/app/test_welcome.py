@@ -103,6 +103,14 @@ def test_our_own_scripts_are_no_slurm(tmp_path: Path, monkeypatch: pytest.Monkey
     assert not has_slurm()
 
 
+async def offered(ui: AppPilot) -> None:
+    """Wait until the app has decided whether it shows the page."""
+    await ui.until(
+        lambda: not any(each.group == "welcome" for each in ui.app.workers), "the page is shown or not"
+    )
+    await ui.settle()
+
+
 @asynccontextmanager
 async def new_home(folder: Path, **options: object) -> AsyncIterator[AppPilot]:
     """Run the app on a cluster with one node and without any job."""
@@ -135,7 +143,8 @@ async def test_the_page_never_comes_back_after_the_user_has_closed_it(folder: Pa
         await ui.until(lambda: isinstance(ui.app.screen, QueueScreen), "the queue")
     async with new_home(folder) as ui:
         await ui.shows("No jobs. Press n to submit one")
-        await ui.app._welcome.offer()
+        ui.app.offer_welcome()
+        await offered(ui)
         assert isinstance(ui.app.screen, QueueScreen)
 
 
@@ -145,7 +154,8 @@ async def test_a_home_with_finished_jobs_does_not_show_the_page(folder: Path) ->
         job = await ui.cluster.submit("over")
         await ui.shows("over", "exit 0")
         ui.app.board.apply(Delta(gone_jobs=[job.id]))
-        await ui.app._welcome.offer()
+        ui.app.offer_welcome()
+        await offered(ui)
         assert isinstance(ui.app.screen, QueueScreen)
 
 

@@ -224,11 +224,10 @@ class DeckApp(TerminalApp):
             self._offer_sessions()
         self.offer_welcome()
 
-    @work(exclusive=True, group="welcome")
-    async def offer_welcome(self) -> None:
+    def offer_welcome(self) -> None:
         """Show the welcome page if the queue is in front and there has never been a job."""
-        if not self.board.jobs and self.board.ready:
-            await self._welcome.offer()
+        if self.board.ready and not self.board.jobs and self.is_running:
+            self._welcome.offer()
 
     @cached_property
     def _welcome(self) -> Welcome:

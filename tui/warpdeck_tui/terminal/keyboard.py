@@ -80,7 +80,7 @@ class Keyboard:
 
     async def go_on(self) -> None:
         """Handle the waiting keys as far as possible now."""
-        while self._waiting and not self._busy and not self._opens and self._ready():
+        while self._waiting and not self._busy and not self.is_opening and self._ready():
             event = self._waiting.popleft()
             await self._give(event)
             if event.is_forwarded:
@@ -90,7 +90,8 @@ class Keyboard:
                 self._send(Settled(self._number, ROUNDS))
 
     @property
-    def _opens(self) -> bool:
+    def is_opening(self) -> bool:
+        """Whether keys are held back until a dialog opens."""
         return self._opening is not None and not self._opening.is_finished
 
     def wait_for(self, worker: Worker[None]) -> None:
@@ -101,7 +102,7 @@ class Keyboard:
         self._opening = worker
 
         async def give_up() -> None:
-            if self._opening is worker and self._opens:
+            if self._opening is worker and self.is_opening:
                 self._opening = None
                 self._waiting.clear()
 

@@ -98,4 +98,4 @@ def _start(expected: float | None, now: float) -> Cell:
     if expected is None:
         return Cell("?", "muted")
     until = left(expected, now)
-    return Cell(f"~{until}" if until else "soon", "muted")
+    return Cell(f"≈{until}" if until else "soon", "muted")

@@ -23,6 +23,7 @@ from warpdeck.protocol.job_rows import JobRow
 from warpdeck.protocol.node_rows import NodeRow
 from warpdeck_tui.viewmodels.cells import glyph, plural
 from warpdeck_tui.viewmodels.jobs.verbs import JOB_VERBS, refusal
+from warpdeck_tui.viewmodels.jobs.waiting import short_reason
 from warpdeck_tui.widgets.cells import printable
 
 from .palette_verbs import ACTION_SYNONYMS, BY_NAME, JOB, NODE, TEXT, THEME, VIEWS, verb_of
@@ -173,6 +174,8 @@ class JobSearch:
 
 def _job(score: float, row: JobRow, verb: str) -> Thing:
     what = f"{glyph(row.state)} {row.state_short}  {printable(row.name)}  {printable(row.user)}"
+    if verb == "why" and row.why is not None:
+        what += f"  {short_reason(row.why)}"
     if verb:
         return Thing(score, verb, str(row.id), BY_NAME[verb].title.format(row.label), what)
     return Thing(score, "job", str(row.id), f"Job {row.label}", what)
