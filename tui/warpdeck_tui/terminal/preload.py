@@ -28,7 +28,7 @@ LATER = (
         for name in ("history", "sessions", "shell", "themes", "admin", "runs", "overview", "welcome")
     ),
     "warpdeck_tui.data.server_start",
-    "warpdeck_tui.viewmodels.jobs.preview",
+    *(f"warpdeck_tui.viewmodels.{name}" for name in ("jobs.preview", "nodes.gpu_words")),
     "warpdeck_tui.screens.shared.column_picker",
     "warpdeck_tui.app.left_sessions",
     "warpdeck_tui.app.welcome",
