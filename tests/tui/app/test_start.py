@@ -39,10 +39,11 @@ NOT_PRELOADED = {
         "terminal.terminal_guard",
         "plain",
         "plain_overview",
+        "viewmodels.nodes.gpu_words",
         "serve",
     )
 }
-"""Modules that are never preloaded: they start the app, or are separate programs."""
+"""Modules that are never preloaded: they start the app, or belong to separate programs such as the plain screens."""
 
 
 async def test_the_first_frame_does_not_wait_for_the_controller(folder: Path) -> None:
