@@ -43,7 +43,7 @@ class Scene(NamedTuple):
 
 SCENES = {
     "queue": Scene((), ("llama-70b", "104_[0-19]")),
-    "overview": Scene(("0",), ("Jobs of all users", "out of memory", "back", "now")),
+    "overview": Scene(("0",), ("Jobs of all users", "now")),
     "gpus": Scene(("2", "u"), ("gpu08", "idle")),
     "owners": Scene(("2", "o"), ("free:",)),
     "past": Scene(("2", "u", "less_than_sign"), ("ago,", "averages over")),
@@ -56,10 +56,20 @@ SCENES = {
     "partitions": Scene(("6",), ("[Partitions]", "short", "5 allocated")),
     "shares": Scene(("6", "tab", "tab", "tab"), ("[Shares]", "carol", "has a share of")),
     "form": Scene(
-        ("n", "shift+tab", "/", *("tab",) * 3, *"python train.py", "tab", *"h100:4", "tab", "tab", *"64G"),
+        (
+            "n",
+            "up",
+            "/",
+            *("down",) * 2,
+            *"python train.py",
+            *("down",) * 2,
+            *"h100:4",
+            *("down",) * 7,
+            *"64G",
+        ),
         ("New job", "--mem=64G", "starts now on gpu04"),
     ),
-    "cancel": Scene((*("space",) * 12, "c"), ("Cancel 8 jobs?", "y Yes")),
+    "cancel": Scene(("g", *("space",) * 12, "c"), ("Cancel 8 jobs?", "y Yes")),
     "palette": Scene(("colon", *"gpu03"), ("Node gpu03", "allocated")),
     "priorities": Scene(("6", "tab", "tab", "tab", "tab"), ("[Priorities]", "5210", "= ")),
 }

@@ -127,7 +127,7 @@ WALKS: dict[str, Sequence[tuple[tuple[str, ...], str]]] = {
     "sessions": ((("5",), "device_count"),),
     "site": ((("6",), "[Partitions]"), *((("tab",), f"[{title}]") for title in TITLES[1:])),
     "reservation": ((("6", "tab", "e"), "class"),),
-    "form": ((("ctrl+n",), "New job"),),
+    "form": ((("g", "ctrl+n"), "New job"),),
 }
 """Paths through the screens from the queue: keys, and a text that the screen shows then."""
 NO_USER_TEXT = ("[Metrics]", "[Code]", f"[{TITLES[-1]}]")

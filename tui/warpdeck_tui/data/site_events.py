@@ -39,7 +39,7 @@ class SiteEvents:
             self._jobs = job_events((await self._core.ask(requests.Events())).events)
         now = time.time()
         if abs(now - self._asked_at) >= NODES_S and not scheduler.reason("timeline"):
-            told = await self._core.ask(requests.NodeTimeline(since=now - RANGE_S, until=now, steps=1))
+            told = await self._core.timeline(now - RANGE_S, now, steps=1)
             self._nodes, self._asked_at = node_events(told.events), now
 
     def shown(self, done: Iterable[Done]) -> list[SiteEvent]:

@@ -25,10 +25,10 @@ LATER = (
     ),
     *(
         f"warpdeck_tui.screens.{name}"
-        for name in ("history", "sessions", "shell", "themes", "admin", "runs", "overview", "welcome")
+        for name in ("history", "sessions", "shell", "themes", "admin", "runs", "overview", "welcome", "help")
     ),
     "warpdeck_tui.data.server_start",
-    *(f"warpdeck_tui.viewmodels.{name}" for name in ("jobs.preview", "nodes.gpu_words")),
+    "warpdeck_tui.viewmodels.jobs.preview",
     "warpdeck_tui.screens.shared.column_picker",
     "warpdeck_tui.app.left_sessions",
     "warpdeck_tui.app.welcome",

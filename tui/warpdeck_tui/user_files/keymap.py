@@ -43,6 +43,7 @@ PRESETS: dict[str, dict[str, str]] = {
     "k9s": {
         "app.command_palette": "colon,ctrl+p,ctrl+a",
         "app.shell": "s,i",
+        "app.show_overview": "ctrl+o",
         "job.code": "S",
         "queue.sort": "O",
         "history.sort": "O",
