@@ -13,6 +13,7 @@ import dataclasses
 import os
 import sys
 import time
+from contextlib import suppress
 from typing import List, Optional
 
 from warpdeck_agent.wire.jsontext import dumps
@@ -58,7 +59,11 @@ def _write(folder: str, line: JobSample) -> str:
     path = os.path.join(folder, f"{line.node}.json")
     temporary = os.path.join(folder, f".{line.node}.{os.getpid()}")
     try:
-        with open(temporary, "w", encoding="utf-8") as file:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
+        # Never through a link that somebody else has placed there, because the program may run as root.
+        made = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with open(made, "w", encoding="utf-8") as file:
             file.write(dumps(dataclasses.asdict(line)) + "\n")
             os.fchmod(file.fileno(), 0o644)
         os.replace(temporary, path)

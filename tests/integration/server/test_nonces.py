@@ -83,7 +83,7 @@ CREATES_NOTHING_TWICE = {
     "Subscribe",
     "Suspend",
     "Tell",
-    "Timeline",
+    "NodeTimeline",
     "Tunnel",
 }
 """Queries, commands that change nothing when repeated, and objects created by name.
