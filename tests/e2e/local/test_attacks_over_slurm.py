@@ -197,7 +197,8 @@ def test_a_log_goes_on_after_its_gateway_was_killed(site: Home, tmp_path: Path) 
     (tmp_path / "go").touch()
     eventually(lambda: logs.poll() is not None, timeout_s=OUTAGE_S, what="the end of the log")
     # Not `communicate`, which would lose the lines that were read ahead with the first one.
-    out = logs.stdout.read()
+    with logs:
+        out = logs.stdout.read()
     assert logs.returncode == 0, out
     *lines, end = [first.rstrip(), *out.splitlines()]
     assert end == "end" and lines == numbered(lines), "nothing is missing and nothing is repeated"

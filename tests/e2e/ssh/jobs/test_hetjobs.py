@@ -197,7 +197,7 @@ def test_commands_for_one_component_apply_to_the_whole_job(home: Home, work: Pat
         "--wrap",
         "true",
     )
-    eventually(lambda: "needs" in home.run("why", f"{job}+1").stdout, what="the reason is known")
+    eventually(lambda: "waits for" in home.run("why", f"{job}+1").stdout, what="the reason is known")
     home.slurm("scancel", str(job))
     rerun = home.json("rerun", f"{job}+1")["job_id"]
     eventually(

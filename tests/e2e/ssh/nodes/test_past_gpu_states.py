@@ -63,7 +63,7 @@ def test_the_past_state_of_a_node_shows_its_values_and_its_job(home: Home, short
 
     def is_printed() -> bool:
         printed = home.ok("screen", "gpus", "--plain", "--at", moment)
-        return all(word in printed for word in (" ago, averages over", "63%*", "480W*", "66'*"))
+        return all(word in printed for word in (" ago, averages over", "63% used", "480 W", "66°C"))
 
     eventually(is_printed, what="the values of that second or of the ten around it")
     assert "averages over" in home.ok("node", "ls", "--at", moment)

@@ -265,6 +265,7 @@ def other_messages(old: RecreatedSite) -> dict[str, list[dict[str, Any]]]:
         "curves": [{"job": old.running}, {"job": f"{old.running}.0"}],
         "priorities": [{"ids": [old.held]}],
         "nodes_at": [{"at": time.time() - 1}],
+        "timeline": [{"since": time.time() - 3600, "until": time.time()}],
         "command": [
             {"name": "scontrol", "words": ["show", "job", old.running]},
             {"name": "scontrol", "words": ["write", "batch_script", old.held, "-"]},
