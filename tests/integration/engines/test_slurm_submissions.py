@@ -212,7 +212,7 @@ async def test_a_forecast_names_the_start_the_nodes_and_the_refusal(rig: Rig) ->
 
 @pytest.mark.slurm
 async def test_other_users_and_impossible_texts_are_refused(rig: Rig) -> None:
-    with pytest.raises(UserError, match="belongs to uid"):
+    with pytest.raises(UserError, match="acts for its own user only"):
         await rig.engine.submissions.submit(rig.other, ask.Submit(request=rig.request("true")))
     with pytest.raises(UserError, match="NUL"):
         await rig.submit("echo a\0b")

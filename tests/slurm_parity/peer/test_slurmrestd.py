@@ -56,7 +56,7 @@ REACHED = {
     "cancelled": "CANCELLED",
     "fails": "FAILED",
     "killed": "FAILED",
-    "no folder": "COMPLETED",
+    "no folder": "FAILED",
 }
 IRREGULAR = ",".join(str(number**2) for number in range(1, 50))
 
