@@ -36,7 +36,7 @@ def diff_with_now(snapshot: Mapping[str, Any]) -> str:
 
 
 def branch(snapshot: Mapping[str, Any]) -> str:
-    """Return the branch of which the snapshot was taken, or "" if there is none. Raises UserError."""
+    """Return the branch that was checked out when the snapshot was taken, or "" if there was none. Raises UserError."""
     return str(store_of(snapshot).meta(snapshot["tree"]).get("branch", ""))
 
 

@@ -155,7 +155,7 @@ class Core:
             wait_s = min(2 * wait_s, RECONNECT_MOST_S)
 
     async def _connected(self, listener: Listener, *, start: bool) -> AsyncioClient:
-        """Return a connection. The listener is told if a controller must be started first. Raises UserError."""
+        """Return a connection, after starting a controller if none runs. The listener is told about the start. Raises UserError."""
         if self._was_up:
             with _answering(listener, self._late_s):
                 return await AsyncioClient.connect(self.paths, start=start, name="app")
@@ -492,7 +492,7 @@ class Core:
         return await asyncio.to_thread(code.read, snapshot, path)
 
     async def branch(self, snapshot: Mapping[str, Any]) -> str:
-        """Return the branch of which a job's snapshot was taken, or ""."""
+        """Return the branch that was checked out when the snapshot of a job was taken, or ""."""
         return await asyncio.to_thread(code.branch, snapshot)
 
     async def diff_with_commit(self, snapshot: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""What the app says while the server starts, and when it cannot start."""
+"""The messages of the app while the server starts, and when it cannot start."""
 
 from __future__ import annotations
 

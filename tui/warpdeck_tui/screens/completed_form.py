@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -32,13 +33,13 @@ class CompletedForm(Arrives[str], ModalScreen[str]):
         self._keyboard = deck.keyboard
         """Keys wait until a path is completed or a list is open, because they are meant for the result."""
 
+    @abstractmethod
     def value(self, field: str) -> str:
         """Return the text of a field."""
-        raise NotImplementedError
 
+    @abstractmethod
     def show_path_error(self, field: str, error: UserError) -> None:
         """Show why the path in this field cannot be completed."""
-        raise NotImplementedError
 
     @property
     def choice_list(self) -> ChoiceList:

@@ -21,7 +21,7 @@ MAX_NAME_CHARACTERS = 40
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the queue shows: filter, users, order and columns.
+    """A view of the queue: its filter, users, order and columns.
 
     `sort` is the key of a column, with a leading "-" for descending order. Empty `columns` mean the default
     ones.

@@ -179,7 +179,7 @@ class SlurmCommands:
         return os.path.abspath(found)
 
     async def pieces(self, argv: Sequence[str]) -> AsyncGenerator[str, None]:
-        """Yield, in pieces, the output of a command that reads. Raises UserError. A command whose reader stops is killed."""
+        """Yield the output of a reading command in pieces. Raises UserError. If the caller stops early, the command is killed."""
         begun = self._clock()
         process = await self._start(argv)
         assert process.stdout is not None and process.stderr is not None and process.stdin is not None

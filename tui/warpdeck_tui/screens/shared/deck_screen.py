@@ -205,7 +205,7 @@ class DeckScreen(Arrives[None]):
         return fits(action, rows)
 
     def places(self) -> tuple[str, ...]:
-        """Return the contexts whose keys are active.
+        """Return the contexts with active keys.
 
         They are those of the screen, the focused part and the app, or only that of a text field.
         """

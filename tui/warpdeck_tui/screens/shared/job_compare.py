@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import abstractmethod
 from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
@@ -34,19 +35,20 @@ class _Compared(NamedTuple):
 
 
 class ComparingScreen(DeckScreen):
-    """The base class."""
+    """Base class of the screens that compare the options and the code of two jobs."""
 
     key: str
     """The id of the job."""
 
     @property
+    @abstractmethod
     def row(self) -> JobRow | None:
-        raise NotImplementedError
+        """The row of the job, once it is known."""
 
     @property
+    @abstractmethod
     def detail(self) -> JobDetail | None:
         """The details of the job, once they are known."""
-        raise NotImplementedError
 
     @work(exclusive=True, group="diff")
     async def action_diff(self) -> None:

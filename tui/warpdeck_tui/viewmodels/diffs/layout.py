@@ -149,7 +149,7 @@ def hunk_line(hunk: Hunk) -> Line | None:
 
 
 class _Painter:
-    """Draws the lines of hunks. It counts the pairs of lines whose words were compared."""
+    """Draws the lines of hunks, and counts how many pairs of lines were compared word by word."""
 
     def __init__(self, width: int, *, side_by_side: bool) -> None:
         self._width = width

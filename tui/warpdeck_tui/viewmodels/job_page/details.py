@@ -1,4 +1,4 @@
-"""The "Details" pane of a job's page: its facts in groups, each of which is shown in a frame."""
+"""The "Details" pane of a job's page: the facts of the job in titled groups."""
 
 from __future__ import annotations
 

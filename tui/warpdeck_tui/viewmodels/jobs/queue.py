@@ -39,7 +39,7 @@ STARTS_UP_S = 120.0
 
 
 def tasks_of(row: JobRow, jobs: Iterable[JobRow]) -> list[JobRow]:
-    """Return the started tasks of the array whose waiting tasks `row` represents, the running ones first."""
+    """Return the started tasks of an array, the running ones first. `row` is the row of its pending tasks."""
     begun = [each for each in jobs if each.array_job_id == row.array_job_id and each.state != "PENDING"]
     return sorted(begun, key=rank)
 
@@ -232,7 +232,7 @@ def names_of(row: JobRow) -> list[str]:
 
 
 def whole_arrays(verb: str, rows: Sequence[JobRow], everything: Iterable[JobRow]) -> set[int]:
-    """Return the arrays of which these rows are all jobs that the action affects.
+    """Return the arrays that the action affects as a whole: these rows include all of its jobs that it applies to.
 
     Arrays with a single affected job are omitted.
     """

@@ -34,7 +34,7 @@ class LinePlaces:
         self._at = -FRESH_S
 
     def of(self, jobs: Mapping[int, JobRow], *, now: float) -> Mapping[int, int]:
-        """Return the places of the jobs in the line of their partition, the first of which is 1."""
+        """Return the place of each job in the line of its partition. The first place is 1."""
         if abs(now - self._at) >= FRESH_S:
             self._at, self._places = now, places_in_line(jobs)
         return self._places

@@ -107,7 +107,7 @@ def help_page(shown: Help, width: int) -> list[Line]:
 
 
 def found_page(shown: Help, text: str, width: int) -> list[Line]:
-    """Return the keys whose titles, explanations, synonyms or contexts contain the text, with explanations."""
+    """Return the keys that match a search text, with explanations. Titles, explanations, synonyms and contexts are searched."""
     found = [
         Section(section.title, entries)
         for section in shown.sections

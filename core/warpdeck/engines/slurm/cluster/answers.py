@@ -55,7 +55,7 @@ class SharedAnswers(Protocol):
     async def ask(
         self, question: Question, *, newer_than: float | None, looking: bool, is_urgent: bool
     ) -> Reading | None:
-        """Return an answer whose command was started after `newer_than`, or None if there is none yet.
+        """Return an answer, or None if there is none yet. Its command was started after `newer_than`.
 
         Raises UserError if Slurm does not answer.
         """

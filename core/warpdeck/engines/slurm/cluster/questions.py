@@ -1,4 +1,4 @@
-"""The questions about the whole cluster whose answers do not depend on the user, as one closed list.
+"""The closed list of questions about the whole cluster. Their answers are the same for every user.
 
 Each question is one command line of Slurm. Nothing in it comes from a user. Therefore a site gateway may ask it once
 for all users (`site_gateway`), except where Slurm shows users different parts of the cluster.

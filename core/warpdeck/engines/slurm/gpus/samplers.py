@@ -96,7 +96,7 @@ class Samplers:
             self._wake.set()
 
     def first_reading_in_s(self, job_id: JobId) -> int | None:
-        """Return the seconds until the first reading of a job whose step has just started or is about to; else None."""
+        """Return the seconds until the first reading of a job, or None if no sampling step of it is starting."""
         if job_id not in self._looked or self.readings.is_sampled(job_id):
             return None
         started = self._started.get(job_id)

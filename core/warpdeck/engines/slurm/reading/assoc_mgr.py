@@ -42,7 +42,7 @@ class Holder(msgspec.Struct, kw_only=True):
     counts: list[Counted] = msgspec.field(default_factory=list)
 
     def used(self, *keys: str) -> int:
-        """Return the use of the first of these limits whose use is not zero, or 0."""
+        """Return the first use above zero among these limits, or 0."""
         return next((int(each.used) for each in self.counts if each.key in keys and each.used), 0)
 
     def by_tres(self, *keys: str) -> dict[str, float]:

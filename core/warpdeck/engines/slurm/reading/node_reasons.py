@@ -18,7 +18,7 @@ NO_REASON = "none"
 
 
 def unclear(text: str) -> list[str]:
-    """Return the names of the nodes whose reasons may have another end than the line suggests."""
+    """Return the names of the nodes that have an ambiguous reason: it may end elsewhere in the line."""
     found = []
     for line in text.splitlines():
         if line.startswith("NodeName=") and _KEY in line and not _is_clear(line.partition(_KEY)[2]):

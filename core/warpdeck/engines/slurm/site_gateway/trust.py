@@ -17,7 +17,7 @@ OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def trusted_uids(folder: str, *, owner: str, uid: int) -> frozenset[int]:
-    """Return the accounts whose answers are believed. `owner` is the name from the settings, or ""."""
+    """Return the accounts that may run a trusted site gateway. `owner` is the name from the settings, or ""."""
     found = {0, uid}
     if owner:
         try:

@@ -1,4 +1,4 @@
-"""What a user's gateway and the site gateway exchange: one question and one answer on each connection.
+"""The messages between a user's gateway and the site gateway: one question and one answer on each connection.
 
 The question is a line of JSON. The reply is a line of JSON too, and the compressed output of the command may follow it.
 Ages are used instead of times, so that neither side depends on the clock of the other.
