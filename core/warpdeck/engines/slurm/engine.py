@@ -59,7 +59,7 @@ from .submitting.recorded_code import RecordedCode
 from .submitting.running_files import RunningFiles
 from .submitting.submissions import SlurmSubmissions
 from .submitting.upkeep import Upkeep
-from .versions import read_version
+from .versions import Version, read_version
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,21 +141,8 @@ async def gateway(
         cluster = Cluster(store, uid=os.geteuid(), keep_ended_s=settings.keep_ended_s, clock=clock)
         await cluster.load()
         allowance = Allowance(settings)
-        site_gateway = SiteGateway(
-            folder=settings.site_gateway, owner=settings.site_gateway_owner, config=lambda: cluster.config
-        )
-        answers = Answers(commands, allowance, shared=site_gateway, rest=rest)
-        poller = Poller(cluster, commands, allowance, answers)
-        kept = KeptAnswers(commands=commands, allowance=allowance, answers=answers, poller=poller)
-        site = SlurmSite(
-            cluster=cluster,
-            poller=poller,
-            version=version,
-            kept=kept,
-            site_gateway=site_gateway,
-            rest=rest,
-            statistics=SchedulerStatistics(clock()),
-        )
+        site = _site(cluster, commands, settings, allowance, rest=rest, version=version)
+        poller = site.poller
         lookup = JobLookup(state=cluster.state, store=store, config=Config)
         cluster.script_folder = JobFolders(shared_folder(settings)).path
         accounting = Accounting(
@@ -190,6 +177,32 @@ async def gateway(
         await store.close()
 
 
+def _site(
+    cluster: Cluster,
+    commands: SlurmCommands,
+    settings: SlurmSettings,
+    allowance: Allowance,
+    *,
+    rest: RestSource,
+    version: Version,
+) -> SlurmSite:
+    """Return the site with its poller. Both read from the site gateway, slurmrestd or the commands."""
+    site_gateway = SiteGateway(
+        folder=settings.site_gateway, owner=settings.site_gateway_owner, config=lambda: cluster.config
+    )
+    answers = Answers(commands, allowance, shared=site_gateway, rest=rest)
+    poller = Poller(cluster, commands, allowance, answers)
+    return SlurmSite(
+        cluster=cluster,
+        poller=poller,
+        version=version,
+        kept=KeptAnswers(commands=commands, allowance=allowance, answers=answers, poller=poller),
+        site_gateway=site_gateway,
+        rest=rest,
+        statistics=SchedulerStatistics(cluster.clock()),
+    )
+
+
 def _engine(
     made: Gateway,
     submissions: SlurmSubmissions,
@@ -200,36 +213,11 @@ def _engine(
     looks: NodeLooks,
 ) -> Engine:
     cluster, clock = made.cluster, made.clock
-
-    @contextmanager
-    def watched() -> Iterator[None]:
-        with made.poller.watched(), samplers.screen(), agents.screen():
-            yield
-
-    jobs = SlurmJobs(
-        poller=made.poller,
-        samplers=samplers,
-        agents=agents,
-        state=cluster.state,
-        store=cluster.store,
-        lookup=made.lookup,
-        forecaster=_forecasts(made),
-        change_feed=Changes(
-            state=cluster.state,
-            nodes=cluster.nodes,
-            about=made.site.about,
-            hub=cluster.hub,
-            watched=watched,
-            clock=clock,
-        ),
-        end_waiters=cluster.ends,
-        clock=clock,
-    )
     output = _output(made, links)
     return Engine(
         site=made.site,
         accounting=SlurmAccounting(cluster=cluster, lookup=made.lookup, kept=made.site.kept),
-        jobs=jobs,
+        jobs=_jobs(made, samplers, agents),
         submissions=submissions,
         orders=_orders(made, submissions),
         nodes=SlurmNodes(
@@ -255,6 +243,35 @@ def _engine(
             clock=clock,
         ),
         steps=steps,
+    )
+
+
+def _jobs(made: Gateway, samplers: Samplers, agents: AgentFiles) -> SlurmJobs:
+    cluster = made.cluster
+
+    @contextmanager
+    def watched() -> Iterator[None]:
+        with made.poller.watched(), samplers.screen(), agents.screen():
+            yield
+
+    return SlurmJobs(
+        poller=made.poller,
+        samplers=samplers,
+        agents=agents,
+        state=cluster.state,
+        store=cluster.store,
+        lookup=made.lookup,
+        forecaster=_forecasts(made),
+        change_feed=Changes(
+            state=cluster.state,
+            nodes=cluster.nodes,
+            about=made.site.about,
+            hub=cluster.hub,
+            watched=watched,
+            clock=made.clock,
+        ),
+        end_waiters=cluster.ends,
+        clock=made.clock,
     )
 
 
