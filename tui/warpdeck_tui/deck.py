@@ -15,7 +15,7 @@ from warpdeck.protocol.results import Reloaded
 
 from .data.action_log import ActionLog, Undo
 from .data.client_state import ClientState
-from .data.connection import Core
+from .data.server_requests import Core
 from .table.actions import Action
 from .terminal.keyboard import Keyboard
 from .terminal.lent_terminal import Lender

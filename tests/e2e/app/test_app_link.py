@@ -15,7 +15,7 @@ from tests.support.waiting import WAIT_S
 from warpdeck.base.paths import Paths
 from warpdeck.protocol.results import Delta, Welcome
 from warpdeck.protocol.site_rows import EngineRow
-from warpdeck_tui.data.connection import Core
+from warpdeck_tui.data.server_requests import Core
 from warpdeck_tui.data.server_start import STARTING
 
 HANGING_MESSAGE = "The server does not respond; waiting"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from warpdeck_tui.viewmodels.jobs.form import Sheet, typed
+from warpdeck_tui.viewmodels.job_form.form import Sheet, typed
 
 
 def filled(**fields: str) -> Sheet:

@@ -7,6 +7,9 @@ from textual.dom import DOMNode
 
 from warpdeck_tui.app import DeckApp
 from warpdeck_tui.screens.admin import AdminScreen
+from warpdeck_tui.screens.forms.shell import ShellSize, ShellWait
+from warpdeck_tui.screens.forms.submit import FormLine, NewJob, ScriptText
+from warpdeck_tui.screens.forms.sweep import SweepGrid
 from warpdeck_tui.screens.help import KeyHelp
 from warpdeck_tui.screens.history import HistoryScreen
 from warpdeck_tui.screens.job import JobScreen
@@ -25,9 +28,6 @@ from warpdeck_tui.screens.shared.deck_screen import TextPane
 from warpdeck_tui.screens.shared.dialogs import Ask, Choose, Confirm, DonePage, Fill, HelpPage, TextPage
 from warpdeck_tui.screens.shared.diff_page import DiffPage
 from warpdeck_tui.screens.shared.job_list import FilterLine
-from warpdeck_tui.screens.shell import ShellSize, ShellWait
-from warpdeck_tui.screens.submit import FormLine, NewJob, ScriptText
-from warpdeck_tui.screens.sweep import SweepGrid
 from warpdeck_tui.screens.usage import UsagePage
 from warpdeck_tui.screens.welcome import WelcomeScreen
 from warpdeck_tui.table.actions import ACTIONS, MEETINGS, PLACES, Action

@@ -14,8 +14,8 @@ from tests.tui.app.test_submit import SCRIPT, fill, open_form
 from warpdeck.base.errors import UserError
 from warpdeck.protocol.site_rows import PartitionRow, QosRow, ShareRow, UseRow
 from warpdeck_tui.data.user_folders import MAX_ENTRIES, MAX_THREADS, in_own_thread, list_folder, only_script
-from warpdeck_tui.viewmodels.jobs.form import FIELDS
-from warpdeck_tui.viewmodels.jobs.path_completion import completed, folder_of, matching
+from warpdeck_tui.viewmodels.job_form.form import FIELDS
+from warpdeck_tui.viewmodels.job_form.path_completion import completed, folder_of, matching
 from warpdeck_tui.viewmodels.site.choices import SiteFacts, choices, that_begin
 
 FACTS = SiteFacts(

@@ -6,7 +6,7 @@ from tests.tui.app.filled_form import filled
 from tests.tui.app.test_viewmodels import row
 
 from warpdeck.protocol.job_rows import JobDetail
-from warpdeck_tui.viewmodels.jobs.form import (
+from warpdeck_tui.viewmodels.job_form.form import (
     Sheet,
     check,
     command_line,

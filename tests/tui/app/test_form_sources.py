@@ -14,9 +14,9 @@ from tests.tui.app.test_viewmodels import row
 from warpdeck.base.errors import UserError
 from warpdeck.model import JobId
 from warpdeck_tui.user_files.presets import read_presets, remove_preset, save_preset
-from warpdeck_tui.viewmodels.jobs.form import Sheet, command_line
-from warpdeck_tui.viewmodels.jobs.form_sources import choices, latest, preset_of, with_preset
-from warpdeck_tui.viewmodels.jobs.preset import Preset, Presets
+from warpdeck_tui.viewmodels.job_form.form import Sheet, command_line
+from warpdeck_tui.viewmodels.job_form.form_sources import choices, latest, preset_of, with_preset
+from warpdeck_tui.viewmodels.job_form.preset import Preset, Presets
 
 NOW = 1_700_000_000.0
 

@@ -11,7 +11,7 @@ from tests.tui.app.app_pilot import run_app
 
 from warpdeck_tui.app import DeckApp
 from warpdeck_tui.screens.shared.dialogs import Ask, TextPage
-from warpdeck_tui.viewmodels.jobs.form import Sheet
+from warpdeck_tui.viewmodels.job_form.form import Sheet
 
 ITERATIONS = 60
 """Number of iterations after which every screen was complete; most need less than twenty."""

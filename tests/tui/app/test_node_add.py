@@ -11,7 +11,7 @@ from tests.tui.app.app_pilot import run_app
 
 from warpdeck.base.errors import UserError
 from warpdeck.protocol.node_rows import NodeRow
-from warpdeck_tui.data.connection import Core
+from warpdeck_tui.data.server_requests import Core
 from warpdeck_tui.screens.node_add import NodeAdd
 
 HOST_KEY_ERROR = UserError(

@@ -12,7 +12,7 @@ from warpdeck.model import ArraySpec
 from warpdeck.notation.request.sweep import with_sweep
 from warpdeck.protocol.job_rows import JobDetail
 from warpdeck_tui.viewmodels.jobs.order import Order
-from warpdeck_tui.viewmodels.jobs.readings import Point, Readings
+from warpdeck_tui.viewmodels.metrics.readings import Point, Readings
 from warpdeck_tui.viewmodels.runs.parameters import parameters, varying
 from warpdeck_tui.viewmodels.runs.table import (
     RunData,

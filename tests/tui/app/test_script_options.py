@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from warpdeck.notation.reading.script import script_options
-from warpdeck_tui.viewmodels.jobs.script import BARE, body_of, with_body, with_option, with_others
+from warpdeck_tui.viewmodels.job_form.script import BARE, body_of, with_body, with_option, with_others
 
 SCRIPT = """#!/bin/bash
 #SBATCH -J llm --gpus=2

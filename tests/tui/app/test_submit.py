@@ -15,7 +15,7 @@ from warpdeck.base.errors import UserError
 from warpdeck.model import GpuRequest, Resources
 from warpdeck_tui import screens
 from warpdeck_tui.user_files.external_editor import edit
-from warpdeck_tui.viewmodels.jobs.form import Sheet
+from warpdeck_tui.viewmodels.job_form.form import Sheet
 
 SCRIPT = "#!/bin/sh\n#SBATCH -J from-script\n#SBATCH --gpus=2\n#SBATCH --time=30\nhostname\n"
 

@@ -9,8 +9,8 @@ from tests.tui.app.filled_form import filled
 from tests.tui.app.test_submit import fill, open_form
 
 from warpdeck.notation.request.sweep import with_sweep
-from warpdeck_tui.viewmodels.jobs.form import Sheet, check, command_line, typed, written
-from warpdeck_tui.viewmodels.jobs.sweep import preview
+from warpdeck_tui.viewmodels.job_form.form import Sheet, check, command_line, typed, written
+from warpdeck_tui.viewmodels.job_form.sweep import preview
 
 NOW = 1_700_000_000.0
 

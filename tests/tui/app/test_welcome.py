@@ -15,9 +15,9 @@ from warpdeck.protocol.node_rows import GpuRow, NodeRow
 from warpdeck.protocol.results import Delta
 from warpdeck_tui.data.surroundings import has_slurm, ssh_hosts
 from warpdeck_tui.screens import welcome
+from warpdeck_tui.screens.forms.submit import NewJob
 from warpdeck_tui.screens.node_add import NodeAdd
 from warpdeck_tui.screens.queue import QueueScreen
-from warpdeck_tui.screens.submit import NewJob
 from warpdeck_tui.screens.welcome import WelcomeScreen
 from warpdeck_tui.viewmodels.shell.welcome import WelcomeFacts, welcome_lines
 

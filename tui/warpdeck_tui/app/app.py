@@ -24,7 +24,7 @@ from warpdeck_tui import screens
 from warpdeck_tui.command_palette import WHAT_IS_FOUND, Actions, Objects, Palette
 from warpdeck_tui.data.action_log import ActionLog, Undo
 from warpdeck_tui.data.client_state import ClientState
-from warpdeck_tui.data.connection import Core
+from warpdeck_tui.data.server_requests import Core
 from warpdeck_tui.deck import Command
 from warpdeck_tui.screens.shared.deck_screen import Arrives, DeckScreen
 from warpdeck_tui.table.actions import CHANGING

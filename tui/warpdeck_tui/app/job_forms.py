@@ -16,7 +16,7 @@ from warpdeck_tui.terminal.terminal_app import TerminalApp
 
 if TYPE_CHECKING:
     from warpdeck_tui.screens.shared.form_opening import FormOpening
-    from warpdeck_tui.viewmodels.jobs.form import Sheet
+    from warpdeck_tui.viewmodels.job_form.form import Sheet
 
 
 class JobForms:

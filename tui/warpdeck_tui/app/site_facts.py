@@ -5,7 +5,7 @@ from __future__ import annotations
 from warpdeck.base.errors import UserError
 from warpdeck.protocol import requests
 from warpdeck_tui.data.client_state import ClientState, Site
-from warpdeck_tui.data.connection import Core
+from warpdeck_tui.data.server_requests import Core
 from warpdeck_tui.viewmodels.site.quota import Quota
 
 LOOK_S = 60.0

@@ -13,7 +13,7 @@ from warpdeck.protocol import requests
 from warpdeck.protocol.results import Reloaded
 
 from .action_log import Undo
-from .connection import Core
+from .server_requests import Core
 
 RELOAD = "warpdeck config reload"
 """Command for the action log that reloads the rules. The change of the file follows it as a comment."""

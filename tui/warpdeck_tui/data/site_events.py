@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from warpdeck.protocol import requests
 from warpdeck_tui.data.action_log import Done
 from warpdeck_tui.data.client_state import Scheduler
-from warpdeck_tui.data.connection import Core
 from warpdeck_tui.data.rule_changes import RELOAD
+from warpdeck_tui.data.server_requests import Core
 from warpdeck_tui.viewmodels.site.events import SiteEvent, config_events, filtered, job_events, node_events
 
 RANGE_S = 7 * 86_400.0

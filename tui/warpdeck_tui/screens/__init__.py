@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from warpdeck_tui.screens.shared.dialogs import HelpPage as HelpPage
 
     from .admin import AdminScreen as AdminScreen
+    from .forms.shell import ShellSize as ShellSize
+    from .forms.shell import ShellWait as ShellWait
+    from .forms.submit import NewJob as NewJob
     from .help import KeyHelp as KeyHelp
     from .history import HistoryScreen as HistoryScreen
     from .job import JobScreen as JobScreen
@@ -20,9 +23,6 @@ if TYPE_CHECKING:
     from .nodes import NodesScreen as NodesScreen
     from .overview import OverviewScreen as OverviewScreen
     from .sessions import SessionsScreen as SessionsScreen
-    from .shell import ShellSize as ShellSize
-    from .shell import ShellWait as ShellWait
-    from .submit import NewJob as NewJob
     from .themes import ThemePicker as ThemePicker
     from .welcome import WelcomeScreen as WelcomeScreen
 
@@ -35,13 +35,13 @@ _HOMES = {
     "KeyHelp": "help",
     "HistoryScreen": "history",
     "JobScreen": "job",
-    "NewJob": "submit",
+    "NewJob": "forms.submit",
     "NodeScreen": "node_page",
     "NodesScreen": "nodes",
     "OverviewScreen": "overview",
     "SessionsScreen": "sessions",
-    "ShellSize": "shell",
-    "ShellWait": "shell",
+    "ShellSize": "forms.shell",
+    "ShellWait": "forms.shell",
     "ThemePicker": "themes",
     "WelcomeScreen": "welcome",
 }

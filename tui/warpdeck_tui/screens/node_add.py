@@ -15,7 +15,7 @@ from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from warpdeck.base.errors import UserError
-from warpdeck_tui.data.connection import Core
+from warpdeck_tui.data.server_requests import Core
 from warpdeck_tui.screens.shared.form_dialog import FormDialog
 from warpdeck_tui.table.bindings import bindings
 from warpdeck_tui.viewmodels.cells import plural

@@ -20,7 +20,7 @@ from warpdeck.notation.filters.reservations import (
 )
 from warpdeck.protocol import requests
 from warpdeck_tui.data.action_log import Undo
-from warpdeck_tui.data.connection import Core
+from warpdeck_tui.data.server_requests import Core
 from warpdeck_tui.screens.shared.form_dialog import FormDialog
 from warpdeck_tui.table.bindings import bindings
 from warpdeck_tui.widgets.cells import printable

@@ -18,8 +18,8 @@ from warpdeck_tui.screens.shared.job_list import JobListScreen
 from warpdeck_tui.screens.shared.run_reader import AT_ONCE, read_run
 from warpdeck_tui.table.bindings import bindings
 from warpdeck_tui.viewmodels.cells import plural
-from warpdeck_tui.viewmodels.jobs.chart import MAX_RUNS as MAX_CURVES
 from warpdeck_tui.viewmodels.jobs.order import Order
+from warpdeck_tui.viewmodels.metrics.chart import MAX_RUNS as MAX_CURVES
 from warpdeck_tui.viewmodels.runs.table import (
     RunColumn,
     RunData,

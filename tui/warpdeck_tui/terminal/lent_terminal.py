@@ -32,7 +32,7 @@ class HungUp(BaseException):
 
 
 class Connects(Protocol):
-    """Connects to the controller of a home. `data.connection.Core` implements it."""
+    """Connects to the controller of a home. `data.connection.ServerConnection` implements it."""
 
     @property
     def paths(self) -> Paths:

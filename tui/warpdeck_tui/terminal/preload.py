@@ -19,13 +19,23 @@ LATER = (
     ),
     *(
         "warpdeck.notation.request.job_request",
-        "warpdeck_tui.screens.submit",
+        "warpdeck_tui.screens.forms.submit",
         "warpdeck_tui.screens.shared.form_opening",
         "warpdeck_tui.data.submission",
     ),
     *(
         f"warpdeck_tui.screens.{name}"
-        for name in ("history", "sessions", "shell", "themes", "admin", "runs", "overview", "welcome", "help")
+        for name in (
+            "history",
+            "sessions",
+            "forms.shell",
+            "themes",
+            "admin",
+            "runs",
+            "overview",
+            "welcome",
+            "help",
+        )
     ),
     "warpdeck_tui.data.server_start",
     "warpdeck_tui.viewmodels.jobs.preview",

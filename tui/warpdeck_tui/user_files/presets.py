@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 from warpdeck.base.errors import UserError
-from warpdeck_tui.viewmodels.jobs.preset import Preset, Presets
+from warpdeck_tui.viewmodels.job_form.preset import Preset, Presets
 
 MAX_PRESETS = 200
 """Largest number of presets, because the user chooses from a list."""

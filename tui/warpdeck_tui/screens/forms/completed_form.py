@@ -13,13 +13,20 @@ from textual.widgets import Input
 
 from warpdeck.base.errors import UserError
 from warpdeck_tui.deck import Deck
+from warpdeck_tui.screens.forms.field_choices import (
+    LISTED,
+    PATHS,
+    FieldChoices,
+    Rows,
+    path_rows,
+    paths_title,
+    rows_of,
+)
 from warpdeck_tui.screens.shared.deck_screen import Arrives
-from warpdeck_tui.viewmodels.jobs.path_completion import completed
+from warpdeck_tui.viewmodels.job_form.path_completion import completed
 from warpdeck_tui.viewmodels.site.choices import that_begin
 from warpdeck_tui.widgets.choice_list import ChoiceList
 from warpdeck_tui.widgets.virtual_table import VirtualTable
-
-from .field_choices import LISTED, PATHS, FieldChoices, Rows, path_rows, paths_title, rows_of
 
 
 class CompletedForm(Arrives[str], ModalScreen[str]):

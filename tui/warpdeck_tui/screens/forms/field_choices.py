@@ -11,7 +11,7 @@ from warpdeck_tui.data.user_folders import MAX_ENTRIES, in_own_thread, list_fold
 from warpdeck_tui.deck import Deck
 from warpdeck_tui.viewmodels import Cell
 from warpdeck_tui.viewmodels.cells import plural
-from warpdeck_tui.viewmodels.jobs.path_completion import folder_of, matching, split_path
+from warpdeck_tui.viewmodels.job_form.path_completion import folder_of, matching, split_path
 from warpdeck_tui.viewmodels.site.choices import Choice, SiteFacts, choices, empty_words
 from warpdeck_tui.widgets.cells import printable
 

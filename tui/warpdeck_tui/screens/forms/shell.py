@@ -23,7 +23,7 @@ from warpdeck_tui.screens.shared.key_line import DialogKeys
 from warpdeck_tui.table.bindings import bindings
 from warpdeck_tui.terminal.lent_terminal import STDOUT
 from warpdeck_tui.user_files.shell_choice import keep_shell_choice
-from warpdeck_tui.viewmodels.jobs.form import forecast_words
+from warpdeck_tui.viewmodels.job_form.form import forecast_words
 from warpdeck_tui.viewmodels.shell.new_shell import (
     FIELDS,
     command,

@@ -20,15 +20,18 @@ from textual.widgets import Input, Static, TextArea
 
 from warpdeck.base.errors import UserError
 from warpdeck.client.submission import read_script
-from warpdeck_tui.data.connection import Core
+from warpdeck_tui.data.server_requests import Core
 from warpdeck_tui.data.user_folders import in_own_thread
 from warpdeck_tui.deck import Deck
+from warpdeck_tui.screens.forms.completed_form import CompletedForm
+from warpdeck_tui.screens.forms.field_choices import LISTED, PATHS
+from warpdeck_tui.screens.forms.sweep import SweepGrid
 from warpdeck_tui.screens.shared.dialogs import Ask, Fill
 from warpdeck_tui.screens.shared.key_line import DialogKeys
 from warpdeck_tui.table.bindings import actions_at, bindings
 from warpdeck_tui.user_files.external_editor import edited
 from warpdeck_tui.user_files.presets import check_name
-from warpdeck_tui.viewmodels.jobs.form import (
+from warpdeck_tui.viewmodels.job_form.form import (
     FIELDS,
     SCRIPT_TEXT,
     Sheet,
@@ -43,15 +46,11 @@ from warpdeck_tui.viewmodels.jobs.form import (
     typed,
     written,
 )
-from warpdeck_tui.viewmodels.jobs.form_sources import preset_of
-from warpdeck_tui.viewmodels.jobs.script import BARE
+from warpdeck_tui.viewmodels.job_form.form_sources import preset_of
+from warpdeck_tui.viewmodels.job_form.script import BARE
 from warpdeck_tui.widgets.choice_list import ChoiceList
 from warpdeck_tui.widgets.form import Form, show_or_hide, show_verdict
 from warpdeck_tui.widgets.form_fields import WHOLE_FORM, FieldError
-
-from .completed_form import CompletedForm
-from .field_choices import LISTED, PATHS
-from .sweep import SweepGrid
 
 if TYPE_CHECKING:
     from warpdeck_tui.screens.shared.form_opening import FormOpening

@@ -15,8 +15,8 @@ from textual.widgets import Static
 
 from warpdeck_tui.screens.shared.form_dialog import FormDialog
 from warpdeck_tui.table.bindings import bindings
-from warpdeck_tui.viewmodels.jobs.form import Sheet
-from warpdeck_tui.viewmodels.jobs.sweep import preview
+from warpdeck_tui.viewmodels.job_form.form import Sheet
+from warpdeck_tui.viewmodels.job_form.sweep import preview
 from warpdeck_tui.widgets.form_fields import FormField, FormValues
 from warpdeck_tui.widgets.virtual_table import Column, VirtualTable
 

@@ -15,9 +15,9 @@ from warpdeck.protocol.job_rows import JobDetail, JobRow
 from warpdeck_tui.data.user_folders import in_own_thread, only_script
 from warpdeck_tui.deck import Deck
 from warpdeck_tui.user_files.presets import read_presets, remove_preset, save_preset
-from warpdeck_tui.viewmodels.jobs.form import Sheet, of_job, opened, script_path, typed
-from warpdeck_tui.viewmodels.jobs.form_sources import JOB, PRESET, choices, latest, with_preset
-from warpdeck_tui.viewmodels.jobs.preset import Preset, Presets
+from warpdeck_tui.viewmodels.job_form.form import Sheet, of_job, opened, script_path, typed
+from warpdeck_tui.viewmodels.job_form.form_sources import JOB, PRESET, choices, latest, with_preset
+from warpdeck_tui.viewmodels.job_form.preset import Preset, Presets
 from warpdeck_tui.widgets.cells import printable
 
 if TYPE_CHECKING:

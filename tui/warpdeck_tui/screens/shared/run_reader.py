@@ -7,8 +7,8 @@ import time
 
 from warpdeck.base.errors import UserError
 from warpdeck.protocol.job_rows import JobRow
-from warpdeck_tui.data.connection import Core
-from warpdeck_tui.viewmodels.jobs.readings import Part, Readings, readings
+from warpdeck_tui.data.server_requests import Core
+from warpdeck_tui.viewmodels.metrics.readings import Part, Readings, readings
 from warpdeck_tui.viewmodels.runs.parameters import parameters
 from warpdeck_tui.viewmodels.runs.table import RunData
 

@@ -24,9 +24,16 @@ from warpdeck.protocol.job_rows import JobDetail
 from warpdeck.protocol.site_rows import ForecastRow
 from warpdeck.protocol.start_text import starts_in_words
 from warpdeck_tui.viewmodels.cells import plural
+from warpdeck_tui.viewmodels.job_form.script import (
+    BARE,
+    Pair,
+    as_words,
+    body_of,
+    with_body,
+    with_option,
+    with_others,
+)
 from warpdeck_tui.widgets.form_fields import FieldError, FormField
-
-from .script import BARE, Pair, as_words, body_of, with_body, with_option, with_others
 
 FIELDS = (
     FormField("folder", "folder"),

@@ -14,11 +14,10 @@ from warpdeck.notation.options.getopt import parse_words
 from warpdeck.notation.reading.script import script_options
 from warpdeck.protocol.job_rows import JobRow
 from warpdeck_tui.viewmodels.cells import Cell, Line, age, glyph
+from warpdeck_tui.viewmodels.job_form.form import Sheet, written
+from warpdeck_tui.viewmodels.job_form.preset import Preset, Presets
+from warpdeck_tui.viewmodels.job_form.script import BARE, as_words, body_of, with_body, with_others
 from warpdeck_tui.widgets.cells import printable
-
-from .form import Sheet, written
-from .preset import Preset, Presets
-from .script import BARE, as_words, body_of, with_body, with_others
 
 PRESET, JOB = "preset ", "job "
 """Prefixes of the key of a row, before the name of a preset or the id of a job."""

@@ -14,10 +14,9 @@ from warpdeck.notation.request.job_request import parse_request
 from warpdeck.notation.request.sweep import Grid, pairs, parse_grid, substituted, task_count, values_of
 from warpdeck.notation.values.durations import format_duration
 from warpdeck_tui.viewmodels.cells import Cell, Line, plural
+from warpdeck_tui.viewmodels.job_form.form import Sheet, in_words, typed
+from warpdeck_tui.viewmodels.job_form.script import body_of
 from warpdeck_tui.widgets.cells import printable
-
-from .form import Sheet, in_words, typed
-from .script import body_of
 
 MAX_SHOWN = 1000
 """Largest number of tasks in the list. The others are only counted."""

@@ -15,13 +15,13 @@ from warpdeck.protocol.job_rows import JobRow
 from warpdeck.protocol.node_rows import GpuRow, NodeRow
 from warpdeck.protocol.site_rows import ForecastRow
 from warpdeck_tui.viewmodels.cells import TITLE_WIDTH, Cell, Line, age, due, fact, glyph, plural, thin_bar
+from warpdeck_tui.viewmodels.metrics.readings import Part, Readings, readings
 from warpdeck_tui.widgets.cells import printable, shortened
 from warpdeck_tui.widgets.meter import sparkline
 
 from .arrays import Fold
 from .order import rank
 from .queue import full_name, how_ended, ran_s, used_of_limit
-from .readings import Part, Readings, readings
 from .waiting import why_words
 
 MOST_GPUS = 8

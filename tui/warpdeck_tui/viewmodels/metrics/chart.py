@@ -15,13 +15,12 @@ from typing import NamedTuple
 
 from warpdeck.protocol.job_rows import CurveRow, JobRow
 from warpdeck_tui.viewmodels.cells import Cell, Line, age, plural
+from warpdeck_tui.viewmodels.metrics.readings import Point, Readings
+from warpdeck_tui.viewmodels.metrics.ticks import ticks
 from warpdeck_tui.widgets.cells import fit, printable
 from warpdeck_tui.widgets.glyphs import UNKNOWN
 from warpdeck_tui.widgets.meter import sparkline
 from warpdeck_tui.widgets.plot import NOBODY, Curve, Frame, Row, frame_of, means, plot
-
-from .readings import Point, Readings
-from .ticks import ticks
 
 MAX_RUNS = 4
 """Largest number of curves. More could not be distinguished."""

@@ -13,10 +13,10 @@ import msgspec
 from warpdeck.notation.filters.job_filter import holds, parse_filter
 from warpdeck.protocol.job_rows import JobRow
 from warpdeck_tui.viewmodels.cells import Cell
-from warpdeck_tui.viewmodels.jobs.chart import figure
 from warpdeck_tui.viewmodels.jobs.job_columns import JOB_COLUMNS, Shown
 from warpdeck_tui.viewmodels.jobs.order import SORTED_BY, Order, rank
-from warpdeck_tui.viewmodels.jobs.readings import Point, Readings
+from warpdeck_tui.viewmodels.metrics.chart import figure
+from warpdeck_tui.viewmodels.metrics.readings import Point, Readings
 from warpdeck_tui.viewmodels.nodes.node_page import resampled
 from warpdeck_tui.widgets.cells import printable
 from warpdeck_tui.widgets.columns import Column

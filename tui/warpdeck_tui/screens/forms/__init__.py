@@ -1,0 +1,1 @@
+"""Screens of the forms for a new job, a sweep and a shell."""

@@ -1,0 +1,1 @@
+"""View models of metrics: values read from logs, and curves drawn from them."""
