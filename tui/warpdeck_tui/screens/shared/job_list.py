@@ -27,6 +27,7 @@ from warpdeck_tui.viewmodels.jobs.arrays import Fold
 from warpdeck_tui.viewmodels.jobs.job_columns import DEFAULT_COLUMNS, columns_of
 from warpdeck_tui.viewmodels.jobs.order import SORTED_BY, Order, rank
 from warpdeck_tui.viewmodels.jobs.queue import array_in_full, in_full, targets
+from warpdeck_tui.viewmodels.jobs.text_widths import TextWidths
 from warpdeck_tui.viewmodels.jobs.verbs import JOB_VERBS, fits
 from warpdeck_tui.widgets.columns import Column
 from warpdeck_tui.widgets.rows import RowSource
@@ -126,7 +127,12 @@ class JobListScreen(DeckScreen):
 
     def table_columns(self, *, beside: bool) -> Sequence[Column]:
         """Return the columns of the table. `beside` means that the preview is shown."""
-        return columns_of(self.columns, beside=beside)
+        return columns_of(self.columns, beside=beside, widths=self.text_widths.widths)
+
+    @property
+    @abstractmethod
+    def text_widths(self) -> TextWidths:
+        """The widths of the texts in the table."""
 
     @abstractmethod
     def rows(self, *, now: float) -> RowSource:
@@ -229,6 +235,7 @@ class JobListScreen(DeckScreen):
         self._drawn_at = time.monotonic()
         rows = self.rows(now=time.time())
         if len(rows):
+            self._fit_columns()
             self.table.update(rows)
         else:
             self.table.show([], empty=self.nothing())
@@ -299,9 +306,12 @@ class JobListScreen(DeckScreen):
     def use_columns(self, names: tuple[str, ...]) -> None:
         """Show these columns, also below a dialog."""
         self.columns = names
-        self.table.use_columns(self.table_columns(beside=self.query_one(Preview).display))
+        self._fit_columns()
         self.table.update(self.rows(now=time.time()))
         self.tick()
+
+    def _fit_columns(self) -> None:
+        self.table.use_columns(self.table_columns(beside=self.query_one(Preview).display))
 
     def action_copy(self) -> None:
         rows = [row for key in self.job_keys if (row := self.shown_job(key)) is not None]
