@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import ClassVar, TextIO
 
 import msgspec
@@ -23,7 +23,6 @@ from warpdeck_tui.screens.shared.job_list import FilterLine, JobListScreen
 from warpdeck_tui.table.bindings import bindings
 from warpdeck_tui.user_files.new_file import new_file, removed_unless_whole
 from warpdeck_tui.viewmodels.jobs.job_columns import PAST_COLUMNS
-from warpdeck_tui.viewmodels.jobs.text_widths import TextWidths
 from warpdeck_tui.viewmodels.site.exports import Form, form_of, records
 from warpdeck_tui.viewmodels.site.history_pages import PAGE_JOBS, PastPages, PastRows
 from warpdeck_tui.widgets.rows import RowSource
@@ -141,8 +140,8 @@ class HistoryScreen(JobListScreen):
         return FINISHED_ORDERS
 
     @property
-    def text_widths(self) -> TextWidths:
-        return self._pages.widths
+    def text_widths(self) -> Mapping[str, int]:
+        return self._pages.widths.widths
 
     def rows(self, *, now: float) -> RowSource:
         return PastRows(self._pages, self.columns, now=now, missing=self._want)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import ClassVar
 
 import msgspec
@@ -22,7 +23,6 @@ from warpdeck_tui.viewmodels.jobs.arrays import Fold, fold_key
 from warpdeck_tui.viewmodels.jobs.job_columns import JobRows
 from warpdeck_tui.viewmodels.jobs.listing import Choice, Listing
 from warpdeck_tui.viewmodels.jobs.queue import summary
-from warpdeck_tui.viewmodels.jobs.text_widths import TextWidths
 from warpdeck_tui.viewmodels.jobs.waiting import LinePlaces
 from warpdeck_tui.widgets.cells import printable
 from warpdeck_tui.widgets.rows import RowSource
@@ -69,8 +69,8 @@ class QueueScreen(JobListScreen):
         return JobRows(self.listing, self.columns, now=now, lost=self.deck.board.lost, places=places)
 
     @property
-    def text_widths(self) -> TextWidths:
-        return self.listing.widths
+    def text_widths(self) -> Mapping[str, int]:
+        return self.listing.widths.widths
 
     def place_in_line(self, row: JobRow) -> int:
         return self._line.of(self.deck.board.jobs, now=time.time()).get(row.id, 0)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -24,10 +24,9 @@ from warpdeck_tui.table.bindings import bindings
 from warpdeck_tui.user_files.saved_views import Views, read_views, write_views
 from warpdeck_tui.viewmodels import Line
 from warpdeck_tui.viewmodels.jobs.arrays import Fold
-from warpdeck_tui.viewmodels.jobs.job_columns import DEFAULT_COLUMNS, columns_of
+from warpdeck_tui.viewmodels.jobs.job_columns import DEFAULT_COLUMNS, NO_WIDTHS, columns_of
 from warpdeck_tui.viewmodels.jobs.order import SORTED_BY, Order, rank
 from warpdeck_tui.viewmodels.jobs.queue import array_in_full, in_full, targets
-from warpdeck_tui.viewmodels.jobs.text_widths import TextWidths
 from warpdeck_tui.viewmodels.jobs.verbs import JOB_VERBS, fits
 from warpdeck_tui.widgets.columns import Column
 from warpdeck_tui.widgets.rows import RowSource
@@ -127,12 +126,12 @@ class JobListScreen(DeckScreen):
 
     def table_columns(self, *, beside: bool) -> Sequence[Column]:
         """Return the columns of the table. `beside` means that the preview is shown."""
-        return columns_of(self.columns, beside=beside, widths=self.text_widths.widths)
+        return columns_of(self.columns, beside=beside, widths=self.text_widths)
 
     @property
-    @abstractmethod
-    def text_widths(self) -> TextWidths:
-        """The widths of the texts in the table."""
+    def text_widths(self) -> Mapping[str, int]:
+        """The widest text in each column to which the column is fitted."""
+        return NO_WIDTHS
 
     @abstractmethod
     def rows(self, *, now: float) -> RowSource:
