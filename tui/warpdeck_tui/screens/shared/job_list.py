@@ -20,11 +20,12 @@ from warpdeck.base.errors import UserError
 from warpdeck.base.paths import config_dir
 from warpdeck.notation.filters.job_filter import plain_words, probable_mistake
 from warpdeck.protocol.job_rows import JobRow
+from warpdeck_tui import screens
 from warpdeck_tui.table.bindings import bindings
 from warpdeck_tui.user_files.saved_views import Views, read_views, write_views
 from warpdeck_tui.viewmodels import Line
 from warpdeck_tui.viewmodels.jobs.arrays import Fold
-from warpdeck_tui.viewmodels.jobs.job_columns import DEFAULT_COLUMNS, NO_WIDTHS, columns_of
+from warpdeck_tui.viewmodels.jobs.job_columns import DEFAULT_COLUMNS, JOB_COLUMNS, NO_WIDTHS, columns_of
 from warpdeck_tui.viewmodels.jobs.order import SORTED_BY, Order, rank
 from warpdeck_tui.viewmodels.jobs.queue import array_in_full, in_full, targets
 from warpdeck_tui.viewmodels.jobs.verbs import JOB_VERBS, fits
@@ -44,7 +45,7 @@ MOST_MARKED = 1_000
 """Largest number of rows that can be marked at once. Each key processes all marks, and nobody reads a longer
 list before confirming.
 """
-FILTER_EXAMPLE = "text, user:me, state:F, gpu>4, name~llm, lr=0.1, !text"
+FILTER_EXAMPLE = "text, user:me, state:F, gpu>4, name~llm, lr=0.1, end>2h ago, !text"
 
 
 class FilterLine(Input):
@@ -58,6 +59,9 @@ class JobListScreen(DeckScreen):
     """A screen with a table of jobs."""
 
     first_columns: ClassVar[tuple[str, ...]] = DEFAULT_COLUMNS
+    offered_columns: ClassVar[tuple[str, ...]] = tuple(JOB_COLUMNS)
+    saved_columns: ClassVar[str] = "columns"
+    """The field of the saved views that holds the chosen columns."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -308,6 +312,17 @@ class JobListScreen(DeckScreen):
         self._fit_columns()
         self.table.update(self.rows(now=time.time()))
         self.tick()
+
+    def action_columns(self) -> None:
+        def keep(names: tuple[str, ...] | None) -> None:
+            if names:
+                field = self.saved_columns
+                self.change_views(lambda views: msgspec.structs.replace(views, **{field: names}))
+
+        picker = screens.ColumnPicker(
+            self.columns, self.use_columns, defaults=self.first_columns, offered=self.offered_columns
+        )
+        self.app.push_screen(picker, keep)
 
     def _fit_columns(self) -> None:
         self.table.use_columns(self.table_columns(beside=self.query_one(Preview).display))

@@ -295,7 +295,9 @@ JOB_COLUMNS: dict[str, JobColumn] = {
 DEFAULT_COLUMNS = ("job", "state", "name", "user", "gpus", "prio", "time", "left", "limit", "util", "where")
 
 PAST_COLUMNS = ("job", "state", "name", "user", "account", "gpus", "time", "util", "where")
-"""Columns for ended jobs, without priority and limit, which no longer matter."""
+"""Columns for ended jobs."""
+OFFERED_FOR_PAST = tuple(name for name in JOB_COLUMNS if name not in ("prio", "left", "limit"))
+"""Columns to choose from for ended jobs, for which priority and limit no longer matter."""
 
 
 def columns_of(

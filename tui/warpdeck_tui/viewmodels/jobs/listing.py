@@ -39,6 +39,8 @@ class Choice(NamedTuple):
     order: Order = Order()
     me: str = ""
     """The user that `user:me` means in the filter."""
+    now: float = 0.0
+    """The time before which the past times of the filter are. It is set only if the filter has such times."""
 
 
 class Listing:
@@ -56,7 +58,7 @@ class Listing:
         self._begin()
 
     def _begin(self) -> None:
-        self._holds: Test = holds(parse_filter(self._choice.text, me=self._choice.me))
+        self._holds: Test = holds(parse_filter(self._choice.text, me=self._choice.me), now=self._choice.now)
         self._seen: dict[int, JobRow] = {}
         self._chosen: dict[int, JobRow] = {}
         self._arrays: dict[int, Fold] = {}
