@@ -20,7 +20,6 @@ from warpdeck.base.errors import UserError
 from warpdeck.base.paths import config_dir
 from warpdeck.notation.filters.job_filter import plain_words, probable_mistake
 from warpdeck.protocol.job_rows import JobRow
-from warpdeck_tui import screens
 from warpdeck_tui.table.bindings import bindings
 from warpdeck_tui.user_files.saved_views import Views, read_views, write_views
 from warpdeck_tui.viewmodels import Line
@@ -314,12 +313,15 @@ class JobListScreen(DeckScreen):
         self.tick()
 
     def action_columns(self) -> None:
+        # The first frame does not need the module.
+        from .column_picker import ColumnPicker
+
         def keep(names: tuple[str, ...] | None) -> None:
             if names:
                 field = self.saved_columns
                 self.change_views(lambda views: msgspec.structs.replace(views, **{field: names}))
 
-        picker = screens.ColumnPicker(
+        picker = ColumnPicker(
             self.columns, self.use_columns, defaults=self.first_columns, offered=self.offered_columns
         )
         self.app.push_screen(picker, keep)
