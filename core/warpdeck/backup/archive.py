@@ -48,7 +48,7 @@ class ArchiveWriter:
             info = self._tar.gettarinfo(arcname=name, fileobj=file)
             info.mode, info.uid, info.gid, info.uname, info.gname = 0o600, 0, 0, "", ""
             counted = _Digest(file, self._show, f"packing {name}", info.size)
-            self._tar.addfile(info, counted)  # type: ignore[arg-type]
+            self._tar.addfile(info, counted)
         self.parts.append(Part(name=name, size_bytes=info.size, sha256=counted.sha256.hexdigest()))
 
     def finish(self, manifest: Manifest) -> None:
@@ -78,8 +78,11 @@ def extract(archive: str, folder: str, *, show: Show) -> Manifest:
     Raises UserError if the archive is incomplete or damaged, or OSError.
     """
     try:
-        with tarfile.open(archive, mode="r|gz") as tar:
-            found, manifest = _extract_members(tar, folder, show)
+        with gzip.open(archive) as file:
+            with tarfile.open(fileobj=file, mode="r|") as tar:
+                found, manifest = _extract_members(tar, folder, show)
+            while file.read(CHUNK_BYTES):  # the end of the file has a checksum
+                pass
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise UserError(f"{archive} is not a complete backup: {error}", "use another backup") from error
     if manifest is None:

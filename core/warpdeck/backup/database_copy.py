@@ -37,12 +37,17 @@ class _Start(msgspec.Struct, frozen=True):
     epoch: int = 0
 
 
-def open_for_reading(path: str) -> sqlite3.Connection:
-    """Open a database file without any right to change it. Raises UserError or sqlite3.Error."""
+def check_exists(path: str) -> None:
+    """Raise UserError if there is no such database."""
     if not os.path.exists(path):
         raise UserError(
-            f"{path} does not exist", "name a backup, or set WARPDECK_HOME to a home with a database"
+            f"{path} does not exist", "set WARPDECK_HOME to a home with a database, or name a backup"
         )
+
+
+def open_for_reading(path: str) -> sqlite3.Connection:
+    """Open a database file without any right to change it. Raises UserError or sqlite3.Error."""
+    check_exists(path)
     return sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True, isolation_level=None, timeout=BUSY_S)
 
 

@@ -32,7 +32,7 @@ from warpdeck.store.salvage import Salvage
 
 from .accounting_checks import RunTimes
 from .create import reason_of
-from .database_copy import Show, copy_database, read_counters
+from .database_copy import Show, check_exists, copy_database, read_counters
 from .manifest import CONFIG, DATABASE, Counters
 from .owner import check_owner
 from .pending import finish_restore
@@ -61,11 +61,11 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 def verify(paths: Paths, source: str | None, *, show: Show) -> Report:
     """Check a backup, a folder of backups, a home or a database file; without a source, the home. Raises UserError."""
-    if source is None:
-        check_owner(paths)
     try:
         if source is None:
+            check_owner(paths)
             finish_restore(paths)
+            check_exists(paths.database)
         with tempfile.TemporaryDirectory(prefix="warpdeck-verify-") as folder:
             staged = stage(paths.home if source is None else source, folder, show=show)
             return msgspec.structs.replace(check_database(folder, show=show), path=staged.path)

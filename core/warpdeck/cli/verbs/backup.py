@@ -87,7 +87,8 @@ def _restore(args: Namespace) -> int:
 def _counters_text(found: Counters | None) -> str:
     if found is None:
         return "no readable database"
-    return f"{found.jobs} job{'' if found.jobs == 1 else 's'}, highest id {found.highest_job_id}, next id {found.next_job_id}, schema {found.schema}"
+    jobs = f"{found.jobs} job{'' if found.jobs == 1 else 's'}"
+    return f"{jobs}, highest id {found.highest_job_id}, next id {found.next_job_id}, schema {found.schema}"
 
 
 def _verify(args: Namespace) -> int:
@@ -150,7 +151,7 @@ VERBS = (
         "charged usage, and the invariants of the state. Each problem names its table and key, and what salvage does with\n"
         "it. Nothing is changed. The exit code is 1 if there is a problem.",
         (
-            Argument("[FILE]", "a backup, a folder of backups (its newest one), a home, or a database file", into="source"),
+            Argument("[FILE]", "a backup, a folder of backups (its newest one), a home, or a database", into="source"),
             JSON,
         ),
         examples=("warpdeck verify", "warpdeck verify site.tar.gz", "warpdeck verify --json"),
