@@ -49,6 +49,7 @@ GROUPS = {
         "reservation": ("reservations", "create and remove reservations (admins)"),
         "qos": ("policy", "list qualities of service (QoS) and their limits"),
         "node": ("nodes", "add, list, drain and remove nodes"),
+        "audit": ("audit", "show who changed what, when and from where, and who was refused"),
         "config": ("config", "check, show, reload or import the configuration"),
         "simulate": ("simulate", "replay a workload log or the job history under another policy"),
     },
