@@ -38,6 +38,7 @@ from warpdeck.ports.ports import (
 from . import conditions, created_objects, finished_jobs
 from .database import Database, open_database, open_reader, run_within
 from .job_rows import JOB, NO_REQUEST, each_job
+from .log_control import LogControl
 from .salvage import Salvage, job_ids, quarantine, quarantined_rows
 from .schema import MIGRATIONS, WHOLE_JOB
 
@@ -103,6 +104,7 @@ class SqliteStore:
             await db.execute("PRAGMA synchronous = FULL")
             await store._migrate()
             await store._fill_search_records()
+            await store.log.resume()
         except (sqlite3.Error, StoreError) as error:
             await db.close()
             raise StoreError(f"cannot use the database {path}: {error}") from error
@@ -176,6 +178,12 @@ class SqliteStore:
             await self._db.transact(lambda db: _write(db, changes))
         except sqlite3.Error as error:
             raise StoreError(f"cannot write {self._path}: {error}") from error
+        await self._db.wait_for_standby()
+
+    @property
+    def log(self) -> LogControl:
+        """The switch of the numbered log of all transactions."""
+        return LogControl(self._db, self._path)
 
     async def job(self, job_id: JobId) -> Job | None:
         """Return one job of any age, or None."""
@@ -341,7 +349,10 @@ class SqliteStore:
         return str(rows[0][0]) if rows else None
 
     async def _set_meta(self, key: str, value: str) -> None:
-        await self._db.execute(_PUT_META, (key, value))
+        def write(db: sqlite3.Connection) -> None:
+            db.execute(_PUT_META, (key, value))
+
+        await self._db.transact(write)
 
 
 def _fill_search_records(db: sqlite3.Connection) -> None:
