@@ -56,6 +56,8 @@ GROUPS = {
         "up": ("control", "start the controller, or the gateway to Slurm"),
         "down": ("control", "stop the controller or gateway; jobs keep running"),
         "status": ("control", "show the status of the controller or gateway"),
+        "standby": ("standby", "keep a copy on a second machine, which can take over"),
+        "takeover": ("standby", "become the controller of the site, on its standby"),
         "shims": ("shims", "put sbatch, srun, squeue and the others on the PATH"),
         "completion": ("completion", "print the completion script for bash, zsh or fish"),
     },

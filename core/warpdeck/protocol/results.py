@@ -23,6 +23,7 @@ from .site_rows import (
     ShareRow,
     UseRow,
 )
+from .standby_rows import StandbyRow
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,6 +59,14 @@ class ControllerStatus(Result, frozen=True, kw_only=True):
     unreadable: list[str] = []
     """Records that could not be read and were set aside, such as "job 12" or "node gpu1"."""
     engine: EngineRow = EngineRow()
+    standby: StandbyRow | None = None
+    """The machine with a copy of the database; None if there is none."""
+
+
+class StandbyInfo(Result, frozen=True, kw_only=True):
+    """The standby, or None if there is none."""
+
+    standby: StandbyRow | None = None
 
 
 class SubmittedJob(Result, frozen=True, kw_only=True):

@@ -57,6 +57,7 @@ def _answered_by(engine: Engine) -> dict[type, Method]:
         ask.Settings: engine.site.settings,
         ask.PluginOptions: engine.site.plugin_options,
         ask.Diagnosis: engine.site.diagnosis,
+        ask.Standby: engine.standby.look,
         # Accounting
         ask.Shares: engine.accounting.shares,
         ask.LimitUse: engine.accounting.limit_use,
@@ -152,6 +153,7 @@ async def _status(connection: Connection, message: ask.Status) -> results.Contro
         clients=len(server.connections),
         unreadable=site.unreadable,
         engine=server.engine.site.about(),
+        standby=site.standby,
     )
 
 
