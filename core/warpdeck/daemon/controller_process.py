@@ -15,6 +15,7 @@ from warpdeck.backup.pending import finish_moves
 from warpdeck.base.errors import UserError
 from warpdeck.base.passwd import name_of
 from warpdeck.base.paths import OWN, Paths
+from warpdeck.base.standby_files import serving_elsewhere
 from warpdeck.config import ConfigError, load
 from warpdeck.controller.events.events import NodeAdded
 from warpdeck.controller.launch.code_trees import TreeFiles
@@ -30,6 +31,7 @@ from warpdeck.fleet.outputs import Outputs
 from warpdeck.model import Node, NodeName
 from warpdeck.ports.caller import Principal
 from warpdeck.server.server import ApiServer
+from warpdeck.standby.link import StandbyLink
 from warpdeck.store import SqliteStore
 
 log = logging.getLogger("warpdeck")
@@ -46,10 +48,15 @@ async def serve(paths: Paths, *, local_node: bool) -> None:
     for warning in decoded.warnings:
         log.warning("%s", warning.sentence(paths.config))
     check_database(paths)
+    if elsewhere := serving_elsewhere(paths):
+        raise elsewhere
     store = await SqliteStore.open(paths.database)
     collector = Collector()
     try:
-        fleet = AgentFleet(paths, await store.controller_id(), random.Random(), on_ended=collector.collect)
+        controller_id = await store.controller_id()
+        standby = StandbyLink(paths, store.log, controller_id=controller_id, on_superseded=stop.set)
+        await standby.check_successor()
+        fleet = AgentFleet(paths, controller_id, random.Random(), on_ended=collector.collect)
         trees = TreeFiles(paths.trees)
         adapters = Adapters(
             store=store,
@@ -62,10 +69,11 @@ async def serve(paths: Paths, *, local_node: bool) -> None:
         controller = Controller(adapters, config=decoded.config, config_lines=decoded.lines)
         with collector.loading():
             await controller.load()
-        engine = native_engine(controller, trees, config_path=paths.config)
+        engine = native_engine(controller, trees, config_path=paths.config, keeper=standby)
         server = ApiServer(engine, paths, stop=stop, clock=time.time)
         fleet.answer_calls(server.serve_call)
         async with asyncio.TaskGroup() as group:
+            await standby.start()
             loop_task = group.create_task(controller.run())
             reloads = group.create_task(_reload_on(reload_requested, controller, server))
             if local_node and not controller.state.nodes:
@@ -82,6 +90,7 @@ async def serve(paths: Paths, *, local_node: bool) -> None:
             log.info("serving on %s", paths.socket)
             await stop.wait()
             await server.close()
+            await standby.close()
             reloads.cancel()
             sending.cancel()
             await exporter.close()

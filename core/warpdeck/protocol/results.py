@@ -24,6 +24,7 @@ from .site_rows import (
     ShareRow,
     UseRow,
 )
+from .standby_rows import StandbyRow
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +62,8 @@ class ControllerStatus(Result, frozen=True, kw_only=True):
     engine: EngineRow = EngineRow()
     audit_problem: str = ""
     """Why entries of the audit log are missing, or "" if none is."""
+    standby: StandbyRow | None = None
+    """The machine with a copy of the database; None if there is none."""
 
 
 class AuditList(Result, frozen=True, kw_only=True):
@@ -68,6 +71,12 @@ class AuditList(Result, frozen=True, kw_only=True):
 
     entries: list[AuditEntry]
     problem: str = ""
+
+
+class StandbyInfo(Result, frozen=True, kw_only=True):
+    """The standby, or None if there is none."""
+
+    standby: StandbyRow | None = None
 
 
 class SubmittedJob(Result, frozen=True, kw_only=True):
