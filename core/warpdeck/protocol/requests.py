@@ -95,6 +95,7 @@ from .site_requests import Reservations as Reservations
 from .site_requests import Settings as Settings
 from .site_requests import Shares as Shares
 from .site_requests import Shutdown as Shutdown
+from .site_requests import Takeover as Takeover
 from .stream_requests import Ack as Ack
 from .stream_requests import Attach as Attach
 from .stream_requests import Close as Close

@@ -58,6 +58,18 @@ class ControllerStatus(Result, frozen=True, kw_only=True):
     unreadable: list[str] = []
     """Records that could not be read and were set aside, such as "job 12" or "node gpu1"."""
     engine: EngineRow = EngineRow()
+    epoch: int = 0
+    """Number of this start of the controller. Agents obey the highest one."""
+    fenced: bool = False
+    """Whether the agents obey another controller. `engine.problem` says which one."""
+
+
+class TakenOver(Result, frozen=True, kw_only=True):
+    """The epoch of a controller that has taken over its site, and the nodes that have not answered yet."""
+
+    epoch: int
+    nodes: int
+    lost: list[str] = []
 
 
 class SubmittedJob(Result, frozen=True, kw_only=True):

@@ -82,6 +82,7 @@ CREATES_NOTHING_TWICE = {
     "Steps",
     "Subscribe",
     "Suspend",
+    "Takeover",
     "Tell",
     "NodeTimeline",
     "Tunnel",

@@ -54,6 +54,7 @@ def native_engine(controller: Controller, trees: TreeFiles, *, config_path: str)
         clock=clock,
         put_in_force=controller.reload,
         config_path=config_path,
+        claim=controller.claim,
     )
     return Engine(
         site=site,
