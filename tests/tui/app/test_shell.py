@@ -87,12 +87,6 @@ async def fill_cluster(ui: AppPilot) -> None:
     await ui.shows("2 running")
 
 
-async def takes_keys(ui: AppPilot) -> None:
-    """Wait until keys are no longer meant for the shell."""
-    wait = ui.app.screen
-    await ui.until(lambda: wait.check_action("leave", ()), "the dialog takes keys")
-
-
 async def test_a_session_that_waits_says_why_and_is_announced_when_it_is_ready(
     folder: Path, lends: None
 ) -> None:
@@ -108,7 +102,6 @@ async def test_a_session_that_waits_says_why_and_is_announced_when_it_is_ready(
         assert ui.field("gpus").value == "1"
         await ui.press("enter")
         await ui.shows("Session 3", "waiting for", "Esc Leave it waiting", "c Cancel session")
-        await takes_keys(ui)
         await ui.press("escape")
         await ui.shows_notification("Session 3 keeps waiting. The app tells when it is ready")
         await ui.app.core.change("cancel", ["1"])

@@ -154,8 +154,7 @@ class JobScreen(ComparingScreen):
         return self._detail.row if self._detail and key == self.key else None
 
     def on_resize(self, event: textual_events.Resize) -> None:
-        if not self.is_left:
-            self._arrange()
+        self._arrange()
 
     def recolour(self) -> None:
         for lines in self.query(LineView):
@@ -314,6 +313,9 @@ class JobScreen(ComparingScreen):
         return self._pane == "log" and self.size.width >= WIDE_COLUMNS
 
     def _arrange(self) -> None:
+        """Show the selected pane, and the panes beside the log. The metrics call it, too, even while the page is being closed."""
+        if self.is_left:
+            return
         metrics, alone = self.query_one(MetricsPane), self._pane == "metrics"
         for name in view.PANES:
             if name != "metrics":

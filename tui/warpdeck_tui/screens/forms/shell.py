@@ -40,7 +40,7 @@ TICK_S, FIRST_TICK_S = 0.5, 0.02
 most sessions start.
 """
 HANDS_OFF_S = 1.0
-"""Seconds in which no key has an effect on the wait, because keys may have been typed for the shell."""
+"""Seconds in which the key c does not cancel the session, because it may have been typed for the shell."""
 READY, LEFT, CANCEL = "ready", "left", "cancel"
 """Results of the wait."""
 
@@ -157,7 +157,7 @@ class ShellWait(Arrives[str], ModalScreen[str]):
         return time.monotonic() - self._opened_at < HANDS_OFF_S
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if action in ("cancel_session", "leave") and self._is_new:
+        if action == "cancel_session" and self._is_new:
             return False
         return super().check_action(action, parameters)
 

@@ -100,7 +100,7 @@ DIALOG_ACTIONS = (
     Action(
         "wait",
         "leave",
-        "escape,q",
+        "escape",
         "Leave it waiting",
         "close the dialog; the app tells when the session is ready",
         "Leave it waiting",
