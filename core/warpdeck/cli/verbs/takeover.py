@@ -25,7 +25,9 @@ def _start_controller(args: Namespace) -> None:
     from warpdeck.standby.takeover import take_over, watch
 
     after_s = args.watchdog
-    took_s = take_over(paths, force=args.force) if after_s is None else watch(paths, after_s=after_s, say=_say)
+    took_s = (
+        take_over(paths, force=args.force) if after_s is None else watch(paths, after_s=after_s, say=_say)
+    )
     _say(f"this machine is the controller of the site now (after {took_s:.1f} s)")
 
 
