@@ -18,7 +18,6 @@ from warpdeck.base import standby_files
 from warpdeck.base.controller_daemon import ensure_running, running_pid
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import Paths
-from warpdeck.base.shared_home import open_to_all
 
 from .receiver import is_receiver
 
@@ -84,8 +83,6 @@ def take_over(paths: Paths, *, force: bool) -> float:
     standby_files.write(paths.taken_over, content)
     os.unlink(paths.standby_role)
     _end_receiver(paths)
-    if os.geteuid() == 0:
-        open_to_all(paths)
     ensure_running(paths, local_node=False)
     return time.monotonic() - begun
 
