@@ -11,7 +11,9 @@ import socket
 import sys
 import time
 
+from warpdeck.backup.pending import finish_moves
 from warpdeck.base.errors import UserError
+from warpdeck.base.passwd import name_of
 from warpdeck.base.paths import OWN, Paths
 from warpdeck.base.standby_files import serving_elsewhere
 from warpdeck.config import ConfigError, load
@@ -27,6 +29,7 @@ from warpdeck.engines.native.engine import native_engine
 from warpdeck.fleet.fleet import AgentFleet
 from warpdeck.fleet.outputs import Outputs
 from warpdeck.model import Node, NodeName
+from warpdeck.ports.caller import Principal
 from warpdeck.server.server import ApiServer
 from warpdeck.standby.link import StandbyLink
 from warpdeck.store import SqliteStore
@@ -39,6 +42,8 @@ async def serve(paths: Paths, *, local_node: bool) -> None:
     ready.
     """
     stop, reload_requested = handle_signals()
+    if finish_moves(paths.home):
+        log.warning("finished a restore that was killed")
     decoded = load(paths.config)
     for warning in decoded.warnings:
         log.warning("%s", warning.sentence(paths.config))
@@ -70,7 +75,7 @@ async def serve(paths: Paths, *, local_node: bool) -> None:
         async with asyncio.TaskGroup() as group:
             await standby.start()
             loop_task = group.create_task(controller.run())
-            reloads = group.create_task(_reload_on(reload_requested, controller, paths))
+            reloads = group.create_task(_reload_on(reload_requested, controller, server))
             if local_node and not controller.state.nodes:
                 await _add_this_machine(controller)
             await server.start()
@@ -113,18 +118,26 @@ def check_database(paths: Paths) -> None:
         )
 
 
-async def _reload_on(reload_requested: asyncio.Event, controller: Controller, paths: Paths) -> None:
-    """Reload the configuration after each SIGHUP. No caller waits for an answer, so errors are logged."""
+async def _reload_on(reload_requested: asyncio.Event, controller: Controller, server: ApiServer) -> None:
+    """Reload the configuration after each SIGHUP. No caller waits for an answer, so errors are logged.
+
+    Root and the controller's own user can send the signal. The kernel does not tell which of them has sent it.
+    """
+    uid = os.geteuid()
+    sender = Principal(user=name_of(uid), uid=uid, admin=True)
     while True:
         await reload_requested.wait()
         reload_requested.clear()
         try:
-            await controller.reload(paths.config)
-        except ConfigError as error:
-            for problem in error.problems:
-                log.error("configuration not loaded: %s", problem.sentence(error.file))
+            changes, _ = await controller.reload(server.paths.config)
+            server.audit.reloaded_by_signal(sender, changes)
         except UserError as error:
-            log.error("configuration not loaded: %s", error)
+            server.audit.reloaded_by_signal(sender, error)
+            problems = error.problems if isinstance(error, ConfigError) else ()
+            for problem in problems:
+                log.error("configuration not loaded: %s", problem.sentence(server.paths.config))
+            if not problems:
+                log.error("configuration not loaded: %s", error)
 
 
 async def _add_this_machine(controller: Controller) -> None:

@@ -37,6 +37,7 @@ from operator import or_
 from typing import Any
 
 from . import results
+from .audit_requests import Audit as Audit
 from .end_requests import AwaitEnds as AwaitEnds
 from .end_requests import AwaitMore as AwaitMore
 from .end_requests import Settle as Settle

@@ -214,11 +214,20 @@ def _print_status(found: dict[str, Any]) -> None:
 
         for line in standby_lines(found["standby"]):
             print(line)
-    if found["unreadable"]:
-        print(
-            f"unreadable records, which state.db still contains: {', '.join(found['unreadable'])}; see the log"
-        )
+    for line in _lost_lines(found):
+        print(line)
     print(f"log: {found['log']}")
+
+
+def _lost_lines(found: dict[str, Any]) -> list[str]:
+    """Return the lines about records that cannot be read or written."""
+    lines = []
+    if found["unreadable"]:
+        names = ", ".join(found["unreadable"])
+        lines.append(f"unreadable records, which state.db still contains: {names}; see the log")
+    if found["audit_problem"]:
+        lines.append(f"audit log: {clean(found['audit_problem'])}")
+    return lines
 
 
 def _site_gateway_status(paths: Paths, *, as_json: bool) -> int:
