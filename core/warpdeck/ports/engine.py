@@ -91,19 +91,46 @@ class Action(StrEnum):
     STANDBY = "standby"
     STANDBY_SET = "standby_set"
     STANDBY_REMOVE = "standby_rm"
+    TAKEOVER = "takeover"
 
 
+CHANGES = frozenset(
+    {
+        *(
+            Action.SUBMIT,
+            Action.RERUN,
+            Action.CANCEL,
+            Action.HOLD,
+            Action.RELEASE,
+            Action.REQUEUE,
+            Action.SUSPEND,
+        ),
+        *(Action.RESUME, Action.UPDATE, Action.TELL, Action.ANNOTATE, Action.RECORD_CODE, Action.NODE_ADD),
+        *(
+            Action.NODE_DRAIN,
+            Action.NODE_RESUME,
+            Action.NODE_REMOVE,
+            Action.RESERVE,
+            Action.UNRESERVE,
+            Action.RUN,
+        ),
+        *(Action.SESSION, Action.STEP, Action.ALLOCATE, Action.RELOAD, Action.AMEND, Action.STANDBY_SET),
+    }
+)
+"""The actions that change jobs, nodes or the configuration."""
 UNSUPPORTED = "unsupported"
 """Code of the error for an action that the scheduler cannot perform."""
 
 
 class SiteSummary(NamedTuple):
-    """The numbers of jobs by state and of nodes, the database rows that could not be read, and the standby."""
+    """The numbers of jobs by state and of nodes, the database rows that could not be read, the standby, and the epoch."""
 
     jobs: dict[str, int]
     nodes: int
     unreadable: list[str]
     standby: StandbyRow | None = None
+    epoch: int = 0
+    fenced: bool = False
 
 
 class EngineSite(Protocol):
@@ -148,6 +175,10 @@ class EngineSite(Protocol):
 
     async def amend(self, caller: Caller, message: ask.Amend) -> results.Reloaded:
         """Change the configuration file and put it into force. If that fails, the file is unchanged."""
+        ...
+
+    async def take_over(self, caller: Caller, message: ask.Takeover) -> results.TakenOver:
+        """Make the nodes obey this controller instead of another one with the same identity."""
         ...
 
 

@@ -64,6 +64,10 @@ class ControllerStatus(Result, frozen=True, kw_only=True):
     """Why entries of the audit log are missing, or "" if none is."""
     standby: StandbyRow | None = None
     """The machine with a copy of the database; None if there is none."""
+    epoch: int = 0
+    """Number of this start of the controller. Agents obey the highest one."""
+    fenced: bool = False
+    """Whether the agents obey another controller. `engine.problem` says which one."""
 
 
 class AuditList(Result, frozen=True, kw_only=True):
@@ -77,6 +81,14 @@ class StandbyInfo(Result, frozen=True, kw_only=True):
     """The standby, or None if there is none."""
 
     standby: StandbyRow | None = None
+
+
+class TakenOver(Result, frozen=True, kw_only=True):
+    """The epoch of a controller that has taken over its site, and the nodes that have not answered yet."""
+
+    epoch: int
+    nodes: int
+    lost: list[str] = []
 
 
 class SubmittedJob(Result, frozen=True, kw_only=True):

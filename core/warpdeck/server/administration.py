@@ -48,6 +48,7 @@ def admin_handlers(engine: Engine) -> dict[type, Handler]:
         ask.ReservationRemove: direct(engine.nodes.unreserve),
         ask.Reload: reload,
         ask.Amend: amend,
+        ask.Takeover: direct(engine.site.take_over),
         ask.ConfigInForce: direct(engine.site.config),
         ask.Shutdown: _shutdown,
     }

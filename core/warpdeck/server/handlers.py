@@ -153,6 +153,8 @@ async def _status(connection: Connection, message: ask.Status) -> results.Contro
         log=server.paths.log,
         clients=len(server.connections),
         unreadable=site.unreadable,
+        epoch=site.epoch,
+        fenced=site.fenced,
         engine=server.engine.site.about(),
         audit_problem=server.audit.problem,
         standby=site.standby,

@@ -36,6 +36,7 @@ from warpdeck.ports.ports import (
 )
 
 from . import conditions, created_objects, finished_jobs
+from . import starts as start_rows
 from .database import Database, open_database, open_reader, run_within
 from .job_rows import JOB, JOIN, NO_REQUEST, each_job
 from .log_control import LogControl
@@ -135,6 +136,7 @@ class SqliteStore:
         )
         created_rows = await self._read(created_objects.read)
         unreadable = await self._read(lambda db, salvage: quarantined_rows(db))
+        known_starts = await self.starts()
         known = {job.id for job in jobs}
         return Loaded(
             controller_id=controller_id,
@@ -149,6 +151,8 @@ class SqliteStore:
             created=tuple(created_rows),
             conditions=tuple(last_conditions),
             unreadable=tuple(unreadable),
+            start=known_starts.start,
+            fenced_by=known_starts.fenced_by,
         )
 
     async def _next_job_id(self, unreadable: Sequence[UnreadableRow]) -> int:
@@ -168,6 +172,14 @@ class SqliteStore:
             known = secrets.token_hex(16)
             await self._set_meta("controller_id", known)
         return known
+
+    async def starts(self) -> start_rows.KnownStarts:
+        """Return the last start of the controller, and the one that has fenced it."""
+        return await self._read(lambda db, salvage: start_rows.read(db))
+
+    async def site_secret(self) -> str:
+        """Return the random secret of this site. It is made once and never leaves the controller."""
+        return await self._read(lambda db, salvage: start_rows.secret(db))
 
     async def commit(self, changes: Changes) -> None:
         """Write the changes in one durable transaction. Raises StoreError, and then no change is kept."""
@@ -427,6 +439,7 @@ def _write(db: sqlite3.Connection, changes: Changes) -> None:
         db.execute(_PUT_META, ("waits", msgspec.json.encode(changes.waits).decode()))
     if changes.next_job_id is not None:
         db.execute(_PUT_META, ("next_job_id", str(changes.next_job_id)))
+    start_rows.write(db, changes)
 
 
 def _run_row(job: Job) -> tuple[Any, ...]:

@@ -83,6 +83,7 @@ CREATES_NOTHING_TWICE = {
     "Steps",
     "Subscribe",
     "Suspend",
+    "Takeover",
     "Tell",
     "NodeTimeline",
     "Tunnel",

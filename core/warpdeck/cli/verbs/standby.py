@@ -1,13 +1,11 @@
-"""`warpdeck standby` and `warpdeck takeover`: a second machine that can become the controller."""
+"""`warpdeck standby`: a second machine that can become the controller."""
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 from warpdeck.base.output import clean, print_note
-from warpdeck.base.paths import OWN, default_paths
-from warpdeck.cli.arguments import JSON, Argument, number
+from warpdeck.cli.arguments import JSON, Argument
 from warpdeck.cli.shared.host_key import with_host_key
 from warpdeck.cli.verb import Verb
 
@@ -78,23 +76,6 @@ def standby_lines(row: dict[str, Any]) -> list[str]:
     return [clean(line) for line in lines]
 
 
-def _takeover(args: Namespace) -> int:
-    from warpdeck.standby.takeover import take_over, watch
-
-    paths = default_paths(engine=OWN)
-    took_s = (
-        take_over(paths, force=args.force)
-        if args.watchdog is None
-        else watch(paths, after_s=args.watchdog, say=_say)
-    )
-    print(f"this machine is the controller of the site now (after {took_s:.1f} s)")
-    return 0
-
-
-def _say(line: str) -> None:
-    print(clean(line), file=sys.stderr, flush=True)
-
-
 VERBS = (
     Verb(
         "standby",
@@ -122,23 +103,5 @@ VERBS = (
         "The mode sync returns by itself. config.toml, known host keys and packed code are copied, too. The two machines must\n"
         "not share the folder.",
         ask=_ask, waits="", show=_show,
-    ),
-    Verb(
-        "takeover",
-        "Become the controller of the site, on its standby. Agents then obey this machine and no longer the old controller.",
-        (
-            Argument("--force", "take over although the old controller still sends"),
-            Argument(
-                "--watchdog SECONDS",
-                "stay, and take over when the controller has been silent for so long. A controller that was stopped with "
-                "`warpdeck down` is not replaced",
-                parse=number(least=5, most=86_400),
-            ),
-        ),
-        examples=(
-            "warpdeck takeover",
-            "warpdeck takeover --watchdog 30    take over after 30 seconds without a message",
-        ),
-        reads=False, run=_takeover,
     ),
 )  # fmt: skip

@@ -59,6 +59,7 @@ def native_engine(
         put_in_force=controller.reload,
         config_path=config_path,
         keeper=keeper,
+        claim=controller.claim,
     )
     return Engine(
         site=site,

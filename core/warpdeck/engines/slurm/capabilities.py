@@ -22,6 +22,7 @@ IMPOSSIBLE: Mapping[Action, str] = {
     Action.STANDBY: BACKUP,
     Action.STANDBY_SET: BACKUP,
     Action.STANDBY_REMOVE: BACKUP,
+    Action.TAKEOVER: "Slurm's backup controller takes over with `scontrol takeover`",
 }
 
 
