@@ -61,10 +61,10 @@ async def serve(paths: Paths, *, local_node: bool) -> None:
     store = await SqliteStore.open(paths.database)
     collector = Collector()
     try:
-        starts = await begin_start(store)
-        controller_id = starts.identity.controller_id
+        controller_id = await store.controller_id()
         standby = StandbyLink(paths, store.log, controller_id=controller_id, on_superseded=stop.set)
         await standby.check_successor()
+        starts = await begin_start(store)
         fleet = AgentFleet(paths, starts.identity, random.Random(), on_ended=collector.collect)
         trees = TreeFiles(paths.trees)
         adapters = Adapters(

@@ -114,7 +114,7 @@ CHANGES = frozenset(
             Action.UNRESERVE,
             Action.RUN,
         ),
-        *(Action.SESSION, Action.STEP, Action.ALLOCATE, Action.RELOAD, Action.AMEND),
+        *(Action.SESSION, Action.STEP, Action.ALLOCATE, Action.RELOAD, Action.AMEND, Action.STANDBY_SET),
     }
 )
 """The actions that change jobs, nodes or the configuration."""

@@ -18,6 +18,7 @@ import asyncssh
 from warpdeck.base import standby_files
 from warpdeck.base.errors import RemoteError, UserError
 from warpdeck.base.paths import Paths
+from warpdeck.base.shared_home import is_open_to_all
 from warpdeck.fleet.deploy import MAX_NOISE_LINES, STEP_S, Progress
 from warpdeck.fleet.ssh import connect
 from warpdeck.store.batch_log import BatchLog, Position, read_position
@@ -272,6 +273,7 @@ async def open_connection(
                     controller_id=controller_id,
                     generation=standby_files.generation(paths),
                     mode=mode,
+                    is_shared=is_open_to_all(paths),
                     probe=probe,
                     only_asks=only_asks,
                 )

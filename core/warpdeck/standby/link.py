@@ -196,7 +196,7 @@ class StandbyLink:
     async def _run(self, connection: StandbyConnection | None) -> None:
         settings, batches = self._settings, self._control.batches
         assert settings is not None and batches is not None
-        batches.waits_for_standby = settings.mode == StandbyMode.SYNC and connection is not None
+        batches.waits_for_standby = settings.mode == StandbyMode.SYNC
         async with asyncio.TaskGroup() as group:
             group.create_task(self._keep(settings, batches, connection))
             group.create_task(self._watch(settings, batches))

@@ -35,6 +35,8 @@ class Opening(StandbyMessage, frozen=True, kw_only=True):
     mode: str
     probe: str
     """The content of the file PROBE_FILE in the controller's home. A receiver that finds it in its own home shares the folder."""
+    is_shared: bool = False
+    """Whether the controller serves all users of its machine."""
     only_asks: bool = False
     """Whether the controller only wants to know if the standby has taken over."""
 

@@ -20,6 +20,7 @@ from warpdeck.base import standby_files
 from warpdeck.base.controller_daemon import running_pid, take_lock
 from warpdeck.base.errors import StoreError, UserError
 from warpdeck.base.paths import OWN, Paths
+from warpdeck.base.shared_home import open_to_all
 from warpdeck.store.batch_log import Batch, Position
 from warpdeck.store.replica import Replica
 
@@ -138,6 +139,8 @@ class Receiver:
             "generation": opening.generation,
             "since_unix": time.time(),
         }
+        if opening.is_shared:
+            open_to_all(self._paths)
         standby_files.write(self._paths.standby_role, role, mode=standby_files.FOR_ALL)
         for path in (self._paths.taken_over, self._paths.successor, self._paths.standby_settings):
             if os.path.exists(path):

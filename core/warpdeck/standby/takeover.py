@@ -18,7 +18,6 @@ from warpdeck.base import standby_files
 from warpdeck.base.controller_daemon import ensure_running, running_pid
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import Paths
-from warpdeck.base.shared_home import open_to_all
 
 from .receiver import is_receiver
 
@@ -62,9 +61,8 @@ def refusal(contact: Contact | None, host: str, *, has_database: bool) -> UserEr
     return None
 
 
-def take_over(paths: Paths, *, force: bool) -> float:
-    """Start the controller of the site here. Return the seconds that it took. Raises UserError."""
-    begun = time.monotonic()
+def take_over(paths: Paths, *, force: bool) -> None:
+    """Start the controller of the site here. Raises UserError."""
     role = standby_files.read(paths.standby_role)
     if role is None:
         raise _no_standby(paths)
@@ -84,16 +82,13 @@ def take_over(paths: Paths, *, force: bool) -> float:
     standby_files.write(paths.taken_over, content)
     os.unlink(paths.standby_role)
     _end_receiver(paths)
-    if os.geteuid() == 0:
-        open_to_all(paths)
     ensure_running(paths, local_node=False)
-    return time.monotonic() - begun
 
 
-def watch(paths: Paths, *, after_s: float, say: Callable[[str], None]) -> float:
-    """Wait until the controller has been silent for so long, and then take over. Return the seconds that it took.
+def watch(paths: Paths, *, after_s: float, say: Callable[[str], None]) -> None:
+    """Return when the controller has been silent for so long. A controller that a person stopped is waited for.
 
-    A controller that a person stopped is not replaced. Raises UserError.
+    Raises UserError.
     """
     seen, changed_at = "", time.monotonic()
     is_told = False
@@ -112,7 +107,7 @@ def watch(paths: Paths, *, after_s: float, say: Callable[[str], None]) -> float:
             is_told = True
         if silent_s >= after_s and not is_orderly:
             say(f"no message from the controller on {role['host']} for {silent_s:.0f} s; taking over")
-            return take_over(paths, force=True)
+            return
         time.sleep(POLL_S)
 
 
