@@ -13,7 +13,9 @@ import time
 
 from warpdeck.backup.pending import finish_moves
 from warpdeck.base.errors import UserError
+from warpdeck.base.passwd import name_of
 from warpdeck.base.paths import OWN, Paths
+from warpdeck.base.standby_files import serving_elsewhere
 from warpdeck.config import ConfigError, load
 from warpdeck.controller.events.events import NodeAdded
 from warpdeck.controller.launch.code_trees import TreeFiles
@@ -27,7 +29,9 @@ from warpdeck.engines.native.engine import native_engine
 from warpdeck.fleet.fleet import AgentFleet
 from warpdeck.fleet.outputs import Outputs
 from warpdeck.model import Node, NodeName
+from warpdeck.ports.caller import Principal
 from warpdeck.server.server import ApiServer
+from warpdeck.standby.link import StandbyLink
 from warpdeck.store import SqliteStore
 
 log = logging.getLogger("warpdeck")
@@ -44,10 +48,15 @@ async def serve(paths: Paths, *, local_node: bool) -> None:
     for warning in decoded.warnings:
         log.warning("%s", warning.sentence(paths.config))
     check_database(paths)
+    if elsewhere := serving_elsewhere(paths):
+        raise elsewhere
     store = await SqliteStore.open(paths.database)
     collector = Collector()
     try:
-        fleet = AgentFleet(paths, await store.controller_id(), random.Random(), on_ended=collector.collect)
+        controller_id = await store.controller_id()
+        standby = StandbyLink(paths, store.log, controller_id=controller_id, on_superseded=stop.set)
+        await standby.check_successor()
+        fleet = AgentFleet(paths, controller_id, random.Random(), on_ended=collector.collect)
         trees = TreeFiles(paths.trees)
         adapters = Adapters(
             store=store,
@@ -60,12 +69,13 @@ async def serve(paths: Paths, *, local_node: bool) -> None:
         controller = Controller(adapters, config=decoded.config, config_lines=decoded.lines)
         with collector.loading():
             await controller.load()
-        engine = native_engine(controller, trees, config_path=paths.config)
+        engine = native_engine(controller, trees, config_path=paths.config, keeper=standby)
         server = ApiServer(engine, paths, stop=stop, clock=time.time)
         fleet.answer_calls(server.serve_call)
         async with asyncio.TaskGroup() as group:
+            await standby.start()
             loop_task = group.create_task(controller.run())
-            reloads = group.create_task(_reload_on(reload_requested, controller, paths))
+            reloads = group.create_task(_reload_on(reload_requested, controller, server))
             if local_node and not controller.state.nodes:
                 await _add_this_machine(controller)
             await server.start()
@@ -80,6 +90,7 @@ async def serve(paths: Paths, *, local_node: bool) -> None:
             log.info("serving on %s", paths.socket)
             await stop.wait()
             await server.close()
+            await standby.close()
             reloads.cancel()
             sending.cancel()
             await exporter.close()
@@ -107,18 +118,26 @@ def check_database(paths: Paths) -> None:
         )
 
 
-async def _reload_on(reload_requested: asyncio.Event, controller: Controller, paths: Paths) -> None:
-    """Reload the configuration after each SIGHUP. No caller waits for an answer, so errors are logged."""
+async def _reload_on(reload_requested: asyncio.Event, controller: Controller, server: ApiServer) -> None:
+    """Reload the configuration after each SIGHUP. No caller waits for an answer, so errors are logged.
+
+    Root and the controller's own user can send the signal. The kernel does not tell which of them has sent it.
+    """
+    uid = os.geteuid()
+    sender = Principal(user=name_of(uid), uid=uid, admin=True)
     while True:
         await reload_requested.wait()
         reload_requested.clear()
         try:
-            await controller.reload(paths.config)
-        except ConfigError as error:
-            for problem in error.problems:
-                log.error("configuration not loaded: %s", problem.sentence(error.file))
+            changes, _ = await controller.reload(server.paths.config)
+            server.audit.reloaded_by_signal(sender, changes)
         except UserError as error:
-            log.error("configuration not loaded: %s", error)
+            server.audit.reloaded_by_signal(sender, error)
+            problems = error.problems if isinstance(error, ConfigError) else ()
+            for problem in problems:
+                log.error("configuration not loaded: %s", problem.sentence(server.paths.config))
+            if not problems:
+                log.error("configuration not loaded: %s", error)
 
 
 async def _add_this_machine(controller: Controller) -> None:

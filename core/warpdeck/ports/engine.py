@@ -34,6 +34,7 @@ from warpdeck.protocol import results
 from warpdeck.protocol.job_rows import JobDetail, JobRow, JobVariables, LiveStep, PastJobs, UsageCurves
 from warpdeck.protocol.node_rows import NodeFacts, NodeRow, PastNodeRow
 from warpdeck.protocol.site_rows import EngineRow, ForecastRow
+from warpdeck.protocol.standby_rows import StandbyRow
 
 from .caller import Caller, Principal
 from .engine_streams import ByteSource, CommandText, EndedStep, HeldAllocation, RunningStep
@@ -87,6 +88,9 @@ class Action(StrEnum):
     CONFIG = "config"
     RELOAD = "reload"
     AMEND = "amend"
+    STANDBY = "standby"
+    STANDBY_SET = "standby_set"
+    STANDBY_REMOVE = "standby_rm"
 
 
 UNSUPPORTED = "unsupported"
@@ -94,11 +98,12 @@ UNSUPPORTED = "unsupported"
 
 
 class SiteSummary(NamedTuple):
-    """The numbers of jobs by state and of nodes, and the database rows that could not be read."""
+    """The numbers of jobs by state and of nodes, the database rows that could not be read, and the standby."""
 
     jobs: dict[str, int]
     nodes: int
     unreadable: list[str]
+    standby: StandbyRow | None = None
 
 
 class EngineSite(Protocol):
@@ -144,6 +149,16 @@ class EngineSite(Protocol):
     async def amend(self, caller: Caller, message: ask.Amend) -> results.Reloaded:
         """Change the configuration file and put it into force. If that fails, the file is unchanged."""
         ...
+
+
+class EngineStandby(Protocol):
+    """The copy of the scheduler's state on a second machine."""
+
+    async def look(self, caller: Caller, message: ask.Standby) -> results.StandbyInfo: ...
+    async def set_up(
+        self, caller: Caller, message: ask.StandbySet, progress: Progress
+    ) -> results.StandbyInfo: ...
+    async def remove(self, caller: Caller, message: ask.StandbyRemove) -> results.Result: ...
 
 
 class EngineAccounting(Protocol):
@@ -391,3 +406,4 @@ class Engine:
     output: EngineOutput
     sessions: EngineSessions
     steps: EngineSteps
+    standby: EngineStandby

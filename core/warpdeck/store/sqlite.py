@@ -38,6 +38,7 @@ from warpdeck.ports.ports import (
 from . import conditions, created_objects, finished_jobs
 from .database import Database, open_database, open_reader, run_within
 from .job_rows import JOB, JOIN, NO_REQUEST, each_job
+from .log_control import LogControl
 from .migration import migrate, needs_migration, refuse_newer
 from .salvage import Salvage, job_ids, quarantine, quarantined_rows
 from .schema import WHOLE_JOB
@@ -96,15 +97,17 @@ class SqliteStore:
             raise StoreError(f"cannot open the database {path}: {error}") from error
         except StoreError as error:
             raise StoreError(f"cannot use the database {path}: {error}") from error
+        store = cls(db, path)
         try:
             await db.execute("PRAGMA journal_mode = WAL")
             await db.execute("PRAGMA synchronous = FULL")
             if await db.read(needs_migration):
                 await db.transact(migrate)
+            await store.log.resume()
         except (sqlite3.Error, StoreError) as error:
             await db.close()
             raise StoreError(f"cannot use the database {path}: {error}") from error
-        return cls(db, path)
+        return store
 
     async def close(self) -> None:
         await self._db.close()
@@ -174,6 +177,12 @@ class SqliteStore:
             await self._db.transact(lambda db: _write(db, changes))
         except sqlite3.Error as error:
             raise StoreError(f"cannot write {self._path}: {error}") from error
+        await self._db.wait_for_standby()
+
+    @property
+    def log(self) -> LogControl:
+        """The switch of the numbered log of all transactions."""
+        return LogControl(self._db, self._path)
 
     async def job(self, job_id: JobId) -> Job | None:
         """Return one job of any age, or None."""
@@ -321,7 +330,10 @@ class SqliteStore:
         return str(rows[0][0]) if rows else None
 
     async def _set_meta(self, key: str, value: str) -> None:
-        await self._db.execute(_PUT_META, (key, value))
+        def write(db: sqlite3.Connection) -> None:
+            db.execute(_PUT_META, (key, value))
+
+        await self._db.transact(write)
 
 
 def _chunks(numbers: Sequence[JobId]) -> Iterator[Sequence[JobId]]:

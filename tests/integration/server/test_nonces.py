@@ -22,6 +22,7 @@ CREATES_NOTHING_TWICE = {
     "Ack",
     "Amend",
     "Attach",
+    "Audit",
     "AwaitEnds",
     "AwaitMore",
     "Cancel",

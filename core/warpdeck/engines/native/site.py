@@ -22,6 +22,8 @@ from warpdeck.protocol import requests as ask
 from warpdeck.protocol import results
 from warpdeck.protocol.site_rows import EngineRow
 
+from .standby import StandbyKeeper, standby_problem
+
 log = logging.getLogger("warpdeck.api")
 
 MOST_UNREADABLE = 20
@@ -41,6 +43,7 @@ class NativeSite:
     clock: Callable[[], float]
     put_in_force: Reload
     config_path: str
+    keeper: StandbyKeeper | None = None
     amending: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while config.toml is changed and put into force."""
 
@@ -52,7 +55,7 @@ class NativeSite:
         return EVERYTHING
 
     def about(self) -> EngineRow:
-        return EngineRow(version=__version__)
+        return EngineRow(version=__version__, problem=self._standby_problem())
 
     def summary(self) -> SiteSummary:
         state = self.state
@@ -60,7 +63,12 @@ class NativeSite:
             jobs={job_state.value: count for job_state, count in state.index.in_state.items() if count},
             nodes=len(state.nodes),
             unreadable=[row.description for row in state.unreadable[:MOST_UNREADABLE]],
+            standby=self.keeper.row() if self.keeper else None,
         )
+
+    def _standby_problem(self) -> str:
+        row = self.keeper.row() if self.keeper else None
+        return standby_problem(row) if row is not None else ""
 
     def count_request(self, kind: str, user: str, took_s: float) -> None:
         self.statistics.count_request(kind, user, took_s)

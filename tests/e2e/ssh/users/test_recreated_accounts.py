@@ -264,6 +264,7 @@ def other_messages(old: RecreatedSite) -> dict[str, list[dict[str, Any]]]:
         "records": [{"ended": True, "scripts": True, "steps": True, "runs": True}],
         "curves": [{"job": old.running}, {"job": f"{old.running}.0"}],
         "priorities": [{"ids": [old.held]}],
+        "audit": [{"own": True}],
         "nodes_at": [{"at": time.time() - 1}],
         "timeline": [{"since": time.time() - 3600, "until": time.time()}],
         "command": [
