@@ -164,11 +164,16 @@ def running_pid(paths: Paths) -> int:
 
 
 def other_host(paths: Paths) -> str:
-    """Return the name of the other machine on which a gateway holds the home's lock, or "".
+    """Return the name of the other machine on which the home's gateway runs, or "".
 
     Login nodes often share the folders of their users, but a socket serves one machine only.
     """
-    host = " ".join(_lock_holder(paths)[1:])
+    holder = _lock_holder(paths)
+    if not holder and paths.engine == SLURM:
+        from .home_owner import owning_host  # It is needed only if no process of this machine has the lock.
+
+        return owning_host(paths)
+    host = " ".join(holder[1:])
     return "" if host == os.uname().nodename else host
 
 

@@ -11,6 +11,7 @@ import socket
 import sys
 import time
 
+from warpdeck.backup.pending import finish_moves
 from warpdeck.base.errors import UserError
 from warpdeck.base.passwd import name_of
 from warpdeck.base.paths import OWN, Paths
@@ -39,6 +40,8 @@ async def serve(paths: Paths, *, local_node: bool) -> None:
     ready.
     """
     stop, reload_requested = handle_signals()
+    if finish_moves(paths.home):
+        log.warning("finished a restore that was killed")
     decoded = load(paths.config)
     for warning in decoded.warnings:
         log.warning("%s", warning.sentence(paths.config))

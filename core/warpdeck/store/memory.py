@@ -6,6 +6,7 @@ It has the same contract as the SQLite store but is not durable.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 
 from warpdeck.controller.presenters.search_records import costs, ended_job, page
@@ -154,10 +155,10 @@ class MemoryStore:
         return [job for key, job in sorted(self._runs.items()) if key[0] in wanted]
 
     async def search_finished(self, query: FinishedQuery, *, counted: bool) -> FinishedPage:
-        return page(self._ended(), query, counted=counted)
+        return page(self._ended(), query, counted=counted, now=time.time())
 
     async def finished_costs(self, query: FinishedQuery) -> list[GroupCost]:
-        return costs(self._ended(), query)
+        return costs(self._ended(), query, now=time.time())
 
     def _ended(self) -> list[EndedJob]:
         return [ended_job(job) for job in self._jobs.values() if job.is_finished]

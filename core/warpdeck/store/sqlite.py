@@ -37,15 +37,15 @@ from warpdeck.ports.ports import (
 
 from . import conditions, created_objects, finished_jobs
 from .database import Database, open_database, open_reader, run_within
-from .job_rows import JOB, NO_REQUEST, each_job
+from .job_rows import JOB, JOIN, NO_REQUEST, each_job
+from .migration import migrate, needs_migration, refuse_newer
 from .salvage import Salvage, job_ids, quarantine, quarantined_rows
-from .schema import MIGRATIONS, WHOLE_JOB
+from .schema import WHOLE_JOB
 
 log = logging.getLogger(__name__)
 
 MAX_VALUES = 900
 """Maximum number of values in one query. Older versions of SQLite accept 999."""
-FINISHED_FILLED = "past_filled"
 MAX_SEARCH_S = 20.0
 """Maximum number of seconds for a query about finished jobs. A query over a million rows takes one second."""
 
@@ -58,10 +58,6 @@ _CURVE = msgspec.msgpack.Decoder(JobCurve)
 _ENCODER = msgspec.msgpack.Encoder()
 
 _PUT_META = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
-_JOIN = """
-SELECT jobs.id, jobs.data, requests.array_job_id, requests.data FROM jobs
-JOIN requests ON requests.array_job_id = COALESCE(jobs.request_key, jobs.array_job_id)
-"""
 _JOIN_RUNS = """
 SELECT runs.job_id, runs.restarts, runs.data, requests.array_job_id, requests.data FROM runs
 JOIN requests ON requests.array_job_id = COALESCE(runs.request_key, runs.array_job_id)
@@ -94,19 +90,21 @@ class SqliteStore:
         """Open or create the database (mode 0600), and migrate it. Raises StoreError."""
         try:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            refuse_newer(path)
             db = await open_database(path)
         except (OSError, sqlite3.Error) as error:
             raise StoreError(f"cannot open the database {path}: {error}") from error
-        store = cls(db, path)
+        except StoreError as error:
+            raise StoreError(f"cannot use the database {path}: {error}") from error
         try:
             await db.execute("PRAGMA journal_mode = WAL")
             await db.execute("PRAGMA synchronous = FULL")
-            await store._migrate()
-            await store._fill_search_records()
+            if await db.read(needs_migration):
+                await db.transact(migrate)
         except (sqlite3.Error, StoreError) as error:
             await db.close()
             raise StoreError(f"cannot use the database {path}: {error}") from error
-        return store
+        return cls(db, path)
 
     async def close(self) -> None:
         await self._db.close()
@@ -120,7 +118,7 @@ class SqliteStore:
         """
         controller_id = await self.controller_id()
         jobs = await self._jobs(
-            f"{_JOIN} WHERE finished = 0 OR (finished = 1 AND end_at >= ?) ORDER BY id",
+            f"{JOIN} WHERE finished = 0 OR (finished = 1 AND end_at >= ?) ORDER BY id",
             (finished_since_unix,),
         )
         nodes = await self._all("nodes", _NODE, "ORDER BY name")
@@ -179,19 +177,19 @@ class SqliteStore:
 
     async def job(self, job_id: JobId) -> Job | None:
         """Return one job of any age, or None."""
-        found = await self._jobs(f"{_JOIN} WHERE id = ?", (job_id,))
+        found = await self._jobs(f"{JOIN} WHERE id = ?", (job_id,))
         return found[0] if found else None
 
     async def named(self, number: JobId) -> list[Job]:
         """Return all jobs of one submission ordered by id, or the array task with that id."""
-        members = await self._jobs(f"{_JOIN} WHERE jobs.array_job_id = ? ORDER BY id", (number,))
-        return members or await self._jobs(f"{_JOIN} WHERE id = ?", (number,))
+        members = await self._jobs(f"{JOIN} WHERE jobs.array_job_id = ? ORDER BY id", (number,))
+        return members or await self._jobs(f"{JOIN} WHERE id = ?", (number,))
 
     async def jobs(self, numbers: Sequence[JobId]) -> list[Job]:
         """Return the jobs with these ids, ordered by id. Unknown ids are skipped."""
         found = []
         for some in _chunks(numbers):
-            found += await self._jobs(f"{_JOIN} WHERE id IN ({_marks(some)}) ORDER BY id", tuple(some))
+            found += await self._jobs(f"{JOIN} WHERE id IN ({_marks(some)}) ORDER BY id", tuple(some))
         return found
 
     async def ended_ids(self, *, users: Sequence[str], since_unix: float, until_unix: float) -> list[JobId]:
@@ -255,7 +253,7 @@ class SqliteStore:
         """
         where = "finished = 1" if user is None else "finished = 1 AND user = ?"
         values: tuple[Any, ...] = (limit,) if user is None else (user, limit)
-        found = await self._jobs(f"{_JOIN} WHERE {where} ORDER BY end_at DESC LIMIT ?", values)
+        found = await self._jobs(f"{JOIN} WHERE {where} ORDER BY end_at DESC LIMIT ?", values)
         return found[::-1]
 
     async def journal(self, job_id: JobId) -> list[JournalEntry]:
@@ -286,24 +284,6 @@ class SqliteStore:
         """Return the usage curves of a job or of one of its steps, one per node."""
         values = (job_id, WHOLE_JOB if step is None else step)
         return await self._all("curves", _CURVE, "WHERE job_id = ? AND step = ? ORDER BY node", values)
-
-    async def _fill_search_records(self) -> None:
-        """Fill the table of finished jobs once, with the jobs that ended before the table existed.
-
-        A million jobs take about a minute.
-        """
-        if await self._meta(FINISHED_FILLED) is None:
-            await self._db.transact(_fill_search_records)
-
-    async def _migrate(self) -> None:
-        version = int((await self._rows("PRAGMA user_version"))[0][0])
-        if version > len(MIGRATIONS):
-            raise StoreError(
-                f"its schema {version} is of a newer warpdeck (this one supports {len(MIGRATIONS)})"
-            )
-        for number in range(version, len(MIGRATIONS)):
-            script = f"BEGIN;{MIGRATIONS[number]};PRAGMA user_version = {number + 1};COMMIT;"
-            await self._db.executescript(script)
 
     async def _jobs(self, query: str, values: tuple[Any, ...]) -> list[Job]:
         return await self._read(lambda db, salvage: list(each_job(db, query, values, salvage)))
@@ -342,13 +322,6 @@ class SqliteStore:
 
     async def _set_meta(self, key: str, value: str) -> None:
         await self._db.execute(_PUT_META, (key, value))
-
-
-def _fill_search_records(db: sqlite3.Connection) -> None:
-    salvage = Salvage()
-    finished_jobs.write(db, each_job(db, f"{_JOIN} WHERE finished = 1", (), salvage))
-    quarantine(db, salvage.unreadable, time.time())
-    db.execute(_PUT_META, (FINISHED_FILLED, "1"))
 
 
 def _chunks(numbers: Sequence[JobId]) -> Iterator[Sequence[JobId]]:
