@@ -96,7 +96,7 @@ class Finding(NamedTuple):
 def is_change(message: Any) -> bool:
     """Return whether the request changes something."""
     match message:
-        case ask.JobAnnotate():
+        case ask.JobAnnotate() | ask.Amend():
             return not message.only_asks
         case ask.Diagnosis():
             return message.reset

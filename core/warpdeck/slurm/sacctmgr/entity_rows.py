@@ -71,15 +71,27 @@ def user_rows(client: Any) -> list[Row]:
 
     `matching` reduces them to one row for each user if associations are not requested.
     """
+    shares = client.call("shares")
+    levels = {
+        ROOT: "Administrator",
+        **{user: level.title() for user, level in shares.get("admin_levels", {}).items()},
+    }
+    coordinated: dict[str, list[str]] = {}
+    for share in shares["shares"]:
+        for user in share.get("coordinators", ()):
+            coordinated.setdefault(user, []).append(share["account"])
     rows = [row for row in association_rows(client) if row["User"]]
+    here = {row["User"] for row in rows}
+    rows += [{"User": user, "Account": ""} for user in {*levels, *coordinated} - {ROOT} - here]
     defaults: dict[str, str] = {}
-    for row in sorted(rows, key=lambda row: not row["is default"]):
+    for row in sorted(rows, key=lambda row: not row.get("is default")):
         defaults.setdefault(row["User"], row["Account"])
     return [
         {
             **row,
             "Def Acct": defaults[row["User"]],
-            "Admin": "Administrator" if row["User"] == ROOT else "None",
+            "Admin": levels.get(row["User"], "None"),
+            "coordinates": ",".join(sorted(coordinated.get(row["User"], ()))),
         }
         for row in sorted(rows, key=lambda row: (row["User"], row["Account"]))
     ]
@@ -99,7 +111,8 @@ def _account(row: Mapping[str, Any]) -> Row:
     name = row["account"]
     if name == ROOT and not row["shares"]:
         return {"Descr": "default root account", "Org": name}
-    return {"Descr": row["description"] or name, "Org": row["organization"] or row["parent"] or name}
+    about = {"Descr": row["description"] or name, "Org": row["organization"] or row["parent"] or name}
+    return {**about, "coordinates": ",".join(row.get("coordinators", ()))}
 
 
 def qos_rows(client: Any) -> list[Row]:
