@@ -16,6 +16,7 @@ from warpdeck_agent.client.access import connect_path
 
 from .errors import UserError
 from .paths import OWN, SLURM, Paths, start_refusal
+from .standby_files import serving_elsewhere
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,6 +60,8 @@ def ensure_running(paths: Paths, *, local_node: bool = True) -> bool:
     if is_running(paths):
         return False
     paths.check_engine()
+    if elsewhere := serving_elsewhere(paths):
+        raise elsewhere
     engine, daemon = paths.engine, paths.daemon
     if host := other_host(paths):
         raise UserError(

@@ -60,6 +60,8 @@ GROUPS = {
         "backup": ("backup", "back up the database and the configuration"),
         "restore": ("backup", "restore a backup while the controller is stopped"),
         "verify": ("backup", "check the database, or a backup"),
+        "standby": ("standby", "keep a copy on a second machine, which can take over"),
+        "takeover": ("takeover", "become the controller of the site, on its standby or after a copy"),
         "shims": ("shims", "put sbatch, srun, squeue and the others on the PATH"),
         "completion": ("completion", "print the completion script for bash, zsh or fish"),
     },

@@ -24,6 +24,7 @@ from .site_rows import (
     ShareRow,
     UseRow,
 )
+from .standby_rows import StandbyRow
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +65,12 @@ class ControllerStatus(Result, frozen=True, kw_only=True):
     engine: EngineRow = EngineRow()
     audit_problem: str = ""
     """Why entries of the audit log are missing, or "" if none is."""
+    standby: StandbyRow | None = None
+    """The machine with a copy of the database; None if there is none."""
+    epoch: int = 0
+    """Number of this start of the controller. Agents obey the highest one."""
+    fenced: bool = False
+    """Whether the agents obey another controller. `engine.problem` says which one."""
 
 
 class AuditList(Result, frozen=True, kw_only=True):
@@ -71,6 +78,20 @@ class AuditList(Result, frozen=True, kw_only=True):
 
     entries: list[AuditEntry]
     problem: str = ""
+
+
+class StandbyInfo(Result, frozen=True, kw_only=True):
+    """The standby, or None if there is none."""
+
+    standby: StandbyRow | None = None
+
+
+class TakenOver(Result, frozen=True, kw_only=True):
+    """The epoch of a controller that has taken over its site, and the nodes that have not answered yet."""
+
+    epoch: int
+    nodes: int
+    lost: list[str] = []
 
 
 class SubmittedJob(Result, frozen=True, kw_only=True):

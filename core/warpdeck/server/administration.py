@@ -1,6 +1,6 @@
 """Requests that need rights on the site.
 
-They concern nodes, reservations, the configuration in force, and stopping the controller.
+They concern nodes, reservations, the configuration in force, the standby, and stopping the controller.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, TypeVar
 
-from warpdeck.ports.caller import Principal, require_admin, require_operator
+from warpdeck.ports.caller import Principal, require_admin, require_operator, require_root
 from warpdeck.ports.engine import Engine
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol import results
@@ -34,6 +34,15 @@ def admin_handlers(engine: Engine) -> dict[type, Handler]:
     async def amend(connection: Connection, message: ask.Amend) -> results.Reloaded:
         return await _to_its_end(connection.server, engine.site.amend(connection.caller, message))
 
+    async def set_standby(connection: Connection, message: ask.StandbySet) -> results.StandbyInfo:
+        return await engine.standby.set_up(connection.caller, message, connection.progress_of(message.id))
+
+    of_root: dict[type, Handler] = {
+        # They copy the database and the keys, or decide which controller the nodes obey.
+        ask.StandbySet: set_standby,
+        ask.StandbyRemove: direct(engine.standby.remove),
+        ask.Takeover: direct(engine.site.take_over),
+    }
     of_administrators: dict[type, Handler] = {
         ask.NodeAdd: add_node,
         ask.NodeDrain: direct(engine.nodes.drain),
@@ -47,6 +56,7 @@ def admin_handlers(engine: Engine) -> dict[type, Handler]:
         ask.ReservationRemove: direct(engine.nodes.unreserve),
     }
     return {
+        **{kind: partial(_checked, require_root, each) for kind, each in of_root.items()},
         **{kind: partial(_checked, require_admin, each) for kind, each in of_administrators.items()},
         **{kind: partial(_checked, require_operator, each) for kind, each in of_operators.items()},
         # The engine decides which tables the caller may read and change.

@@ -58,6 +58,7 @@ def _answered_by(engine: Engine) -> dict[type, Method]:
         ask.Settings: engine.site.settings,
         ask.PluginOptions: engine.site.plugin_options,
         ask.Diagnosis: engine.site.diagnosis,
+        ask.Standby: engine.standby.look,
         # Accounting
         ask.Shares: engine.accounting.shares,
         ask.LimitUse: engine.accounting.limit_use,
@@ -152,8 +153,11 @@ async def _status(connection: Connection, message: ask.Status) -> results.Contro
         log=server.paths.log,
         clients=len(server.connections),
         unreadable=site.unreadable,
+        epoch=site.epoch,
+        fenced=site.fenced,
         engine=server.engine.site.about(),
         audit_problem=server.audit.problem,
+        standby=site.standby,
     )
 
 

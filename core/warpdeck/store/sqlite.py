@@ -36,8 +36,10 @@ from warpdeck.ports.ports import (
 )
 
 from . import conditions, created_objects, finished_jobs
+from . import starts as start_rows
 from .database import Database, open_database, open_reader, run_within
 from .job_rows import JOB, JOIN, NO_REQUEST, each_job
+from .log_control import LogControl
 from .migration import migrate, needs_migration, refuse_newer
 from .salvage import Salvage, job_ids, quarantine, quarantined_rows
 from .schema import WHOLE_JOB
@@ -96,15 +98,17 @@ class SqliteStore:
             raise StoreError(f"cannot open the database {path}: {error}") from error
         except StoreError as error:
             raise StoreError(f"cannot use the database {path}: {error}") from error
+        store = cls(db, path)
         try:
             await db.execute("PRAGMA journal_mode = WAL")
             await db.execute("PRAGMA synchronous = FULL")
             if await db.read(needs_migration):
                 await db.transact(migrate)
+            await store.log.resume()
         except (sqlite3.Error, StoreError) as error:
             await db.close()
             raise StoreError(f"cannot use the database {path}: {error}") from error
-        return cls(db, path)
+        return store
 
     async def close(self) -> None:
         await self._db.close()
@@ -132,6 +136,7 @@ class SqliteStore:
         )
         created_rows = await self._read(created_objects.read)
         unreadable = await self._read(lambda db, salvage: quarantined_rows(db))
+        known_starts = await self.starts()
         known = {job.id for job in jobs}
         return Loaded(
             controller_id=controller_id,
@@ -146,6 +151,8 @@ class SqliteStore:
             created=tuple(created_rows),
             conditions=tuple(last_conditions),
             unreadable=tuple(unreadable),
+            start=known_starts.start,
+            fenced_by=known_starts.fenced_by,
         )
 
     async def _next_job_id(self, unreadable: Sequence[UnreadableRow]) -> int:
@@ -166,6 +173,14 @@ class SqliteStore:
             await self._set_meta("controller_id", known)
         return known
 
+    async def starts(self) -> start_rows.KnownStarts:
+        """Return the last start of the controller, and the one that has fenced it."""
+        return await self._read(lambda db, salvage: start_rows.read(db))
+
+    async def site_secret(self) -> str:
+        """Return the random secret of this site. It is made once and never leaves the controller."""
+        return await self._read(lambda db, salvage: start_rows.secret(db))
+
     async def commit(self, changes: Changes) -> None:
         """Write the changes in one durable transaction. Raises StoreError, and then no change is kept."""
         if changes.is_empty():
@@ -174,6 +189,12 @@ class SqliteStore:
             await self._db.transact(lambda db: _write(db, changes))
         except sqlite3.Error as error:
             raise StoreError(f"cannot write {self._path}: {error}") from error
+        await self._db.wait_for_standby()
+
+    @property
+    def log(self) -> LogControl:
+        """The switch of the numbered log of all transactions."""
+        return LogControl(self._db, self._path)
 
     async def job(self, job_id: JobId) -> Job | None:
         """Return one job of any age, or None."""
@@ -321,7 +342,10 @@ class SqliteStore:
         return str(rows[0][0]) if rows else None
 
     async def _set_meta(self, key: str, value: str) -> None:
-        await self._db.execute(_PUT_META, (key, value))
+        def write(db: sqlite3.Connection) -> None:
+            db.execute(_PUT_META, (key, value))
+
+        await self._db.transact(write)
 
 
 def _chunks(numbers: Sequence[JobId]) -> Iterator[Sequence[JobId]]:
@@ -415,6 +439,7 @@ def _write(db: sqlite3.Connection, changes: Changes) -> None:
         db.execute(_PUT_META, ("waits", msgspec.json.encode(changes.waits).decode()))
     if changes.next_job_id is not None:
         db.execute(_PUT_META, ("next_job_id", str(changes.next_job_id)))
+    start_rows.write(db, changes)
 
 
 def _run_row(job: Job) -> tuple[Any, ...]:

@@ -265,6 +265,13 @@ class EngineContract:
         file.write_text(written)
         assert (await site.reload(rig.admin, ask.Reload())).changes == []
 
+    @needs(Action.TAKEOVER)
+    async def test_a_takeover_begins_a_start_with_a_higher_epoch(self, rig: Rig) -> None:
+        site = rig.engine.site
+        before = site.summary().epoch
+        taken = await site.take_over(rig.admin, ask.Takeover())
+        assert taken.epoch == site.summary().epoch > before and not site.summary().fenced
+
     # ---- Submissions
 
     async def test_a_submitted_job_runs_and_its_end_is_recorded(self, rig: Rig) -> None:

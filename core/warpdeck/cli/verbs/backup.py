@@ -43,6 +43,7 @@ def _check_backup(args: Namespace) -> None:
 def _backup(args: Namespace) -> int:
     from warpdeck.backup.create import make_backup
 
+    _check_backup(args)
     line = _Line()
     with progress("backing up: ", more=line.more):
         made = make_backup(
@@ -77,9 +78,8 @@ def _restore(args: Namespace) -> int:
     print(f"now:     {_counters_text(done.after)}")
     if done.before is not None and done.before.next_job_id > done.backup.next_job_id:
         first, last = done.backup.next_job_id, done.before.next_job_id - 1
-        print(
-            f"jobs {first} to {last} are newer than the backup; those that run are unknown to this database"
-        )
+        newer = f"job {first} is" if first == last else f"jobs {first} to {last} are"
+        print(f"{newer} newer than the backup, so this database does not know whether they run")
     print("next: `warpdeck up`, and `warpdeck status`; it tells whether nodes run jobs that are unknown")
     return 0
 
@@ -129,7 +129,7 @@ VERBS = (
             "warpdeck backup site.tar.gz",
             "warpdeck backup /var/backups/warpdeck --keep 14    for a timer or cron",
         ),
-        reads=False, check=_check_backup, run=_backup,
+        reads=False, run=_backup,
     ),
     Verb(
         "restore",
@@ -141,7 +141,7 @@ VERBS = (
             Argument("--force", "restore a backup with problems; see `warpdeck verify`"),
             JSON,
         ),
-        examples=("warpdeck down", "warpdeck restore site.tar.gz", "warpdeck up"),
+        examples=("warpdeck restore site.tar.gz    after `warpdeck down`",),
         notes="Ids of jobs that were given out after the backup are not given out again if the replaced database can be read.",
         reads=False, run=_restore,
     ),

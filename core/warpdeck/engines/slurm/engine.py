@@ -54,6 +54,7 @@ from .rest.source import RestSource
 from .settings import SlurmSettings
 from .site import SlurmSite
 from .site_gateway.client import SiteGateway
+from .standby import SlurmStandby
 from .submitting.job_folder import JobFolders
 from .submitting.opening import open_submissions, shared_folder
 from .submitting.recorded_code import RecordedCode
@@ -244,6 +245,7 @@ def _engine(
             clock=clock,
         ),
         steps=steps,
+        standby=SlurmStandby(),
     )
 
 

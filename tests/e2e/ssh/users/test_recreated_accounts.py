@@ -44,6 +44,7 @@ REFUSALS = {
     "reservation_make": ADMINS_ONLY,
     "reservation_rm": ADMINS_ONLY, "reload": ADMINS_ONLY, "amend": "has no right to change", "shutdown": ADMINS_ONLY,
     "config": ADMINS_ONLY,
+    "takeover": ADMINS_ONLY,
     "run": "", "salloc": "", "session": "", "put_tree": "",
 }  # fmt: skip
 """Requests that the new carol is refused, and the messages. The last four are about her own objects, with
@@ -235,7 +236,7 @@ def refused_messages(old: RecreatedSite) -> dict[str, list[dict[str, Any]]]:
         **{kind: [{"name": "x"}] for kind in ("node_resume", "node_rm", "reservation_rm")},
         "reservation_make": [{"reservation": reservation}],
         "amend": [{"changes": [{"path": ["accounts", "x"]}]}],
-        **{kind: [{}] for kind in ("reload", "shutdown", "config")},
+        **{kind: [{}] for kind in ("reload", "shutdown", "config", "takeover")},
         "run": [{"words": ["--no-such-option"], "errors": 900}],
         **{kind: [{"words": ["--no-such-option"]}] for kind in ("salloc", "session")},
         "put_tree": [{"tree": "no tree", "sha256": "", "size_bytes": 1}],
