@@ -609,7 +609,6 @@ class EngineContract:
         events = (await history.events(rig.user, ask.Events(limit=500))).events
         assert job in labels(events)
 
-    @needs(Action.CURVES)
     async def test_the_usage_of_jobs_and_nodes_is_told(self, rig: Rig) -> None:
         job, history = await rig.ran("true"), rig.engine.history
         found = await history.curves(rig.user, ask.Curves(job=job))

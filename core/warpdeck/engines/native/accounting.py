@@ -12,6 +12,7 @@ from warpdeck.controller.presenters import limit_use, priority_rows, site_tables
 from warpdeck.controller.state.state import State
 from warpdeck.engines.shared.job_lookup import JobLookup
 from warpdeck.model import JobId, JobState
+from warpdeck.model.admin_level import AdminLevel
 from warpdeck.ports.caller import Caller
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol import results
@@ -43,7 +44,16 @@ class NativeAccounting:
     async def shares(self, caller: Caller, message: ask.Shares) -> results.ShareTree:
         self.rules.update_usage()
         site = self.state.site
-        return results.ShareTree(shares=priority_rows.share_rows(site), half_life_s=site.half_life_s)
+        rights = sorted(self.rules.rights.items())
+        coordinators: dict[str, list[str]] = {}
+        for user, each in rights:
+            for account in each.coordinates:
+                coordinators.setdefault(account, []).append(user)
+        return results.ShareTree(
+            shares=priority_rows.share_rows(site, coordinators),
+            half_life_s=site.half_life_s,
+            admin_levels={user: each.level for user, each in rights if each.level is not AdminLevel.NONE},
+        )
 
     async def limit_use(self, caller: Caller, message: ask.LimitUse) -> results.LimitUseList:
         self.rules.update_usage()

@@ -22,7 +22,7 @@ from warpdeck.engines.shared.selection import named_by, tests_of
 from warpdeck.model import Job, JobId, JobState, state_named
 from warpdeck.model.step import Step
 from warpdeck.notation.values.job_ids import parse_job_id
-from warpdeck.ports.caller import Principal, may_control
+from warpdeck.ports.caller import Principal, may_read
 from warpdeck.ports.engine import RecordPage
 from warpdeck.ports.ports import Store
 from warpdeck.protocol import requests as ask
@@ -116,7 +116,7 @@ class RecordSearch:
                 await self._add_steps(jobs, rows)
             if message.scripts:
                 for job, row in zip(jobs, rows, strict=True):
-                    row["script"] = job.request.script if may_control(who, job) else ""
+                    row["script"] = job.request.script if may_read(who, job) else ""
             yield RecordPage(rows, is_last=is_last)
 
     async def jobs(self, message: ask.Records) -> AsyncIterator[tuple[list[Job], bool]]:

@@ -19,7 +19,7 @@ from warpdeck.controller.presenters.node_rows import node_row
 from warpdeck.controller.state.state import State
 from warpdeck.engines.native.outcomes import Apply
 from warpdeck.model import Node, NodeName
-from warpdeck.ports.caller import Caller
+from warpdeck.ports.caller import Caller, is_administrator
 from warpdeck.ports.engine import Progress
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol import results
@@ -63,14 +63,17 @@ class NativeNodes:
 
     async def health(self, caller: Caller, message: ask.NodeCheck) -> results.NodeHealth:
         names = [node.name for node in self._named(message.name)]
-        return results.NodeHealth(nodes=await self.health_check.rows(names, anew=caller.who.admin))
+        return results.NodeHealth(
+            nodes=await self.health_check.rows(names, anew=is_administrator(caller.who))
+        )
 
     async def add(self, caller: Caller, message: ask.NodeAdd, progress: Progress) -> NodeRow:
         return self._row(await self.joining.add(caller.who, message, progress))
 
     async def drain(self, caller: Caller, message: ask.NodeDrain) -> NodeRow:
         name = NodeName(message.name)
-        await self.apply(NodeDrained(name=name, reason=message.reason, gpus=message.gpus))
+        event = NodeDrained(name=name, reason=message.reason, gpus=message.gpus, user=caller.who.user)
+        await self.apply(event)
         return self._row(name)
 
     async def resume(self, caller: Caller, message: ask.NodeResume) -> NodeRow:
