@@ -233,6 +233,7 @@ def _engine(
             state=cluster.state,
             store=cluster.store,
             search=RecordSearch(cluster.state, cluster.store),
+            lookup=made.lookup,
             curve_reader=NoCurves(),
             clock=clock,
         ),
