@@ -123,6 +123,12 @@ def may_access(principal: Principal, job: Job) -> bool:
     return principal.admin or owns(principal, job)
 
 
+def require_root(who: Principal) -> None:
+    """Raise UserError unless the caller is root or the controller's own user."""
+    if not who.admin:
+        raise UserError("only root and the controller's user may do this", "ask root", code=NOT_ADMIN)
+
+
 def require_admin(who: Principal) -> None:
     """Raise UserError unless the caller is an administrator."""
     if not is_administrator(who):

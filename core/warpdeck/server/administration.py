@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, TypeVar
 
-from warpdeck.ports.caller import Principal, require_admin, require_operator
+from warpdeck.ports.caller import Principal, require_admin, require_operator, require_root
 from warpdeck.ports.engine import Engine
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol import results
@@ -37,15 +37,18 @@ def admin_handlers(engine: Engine) -> dict[type, Handler]:
     async def set_standby(connection: Connection, message: ask.StandbySet) -> results.StandbyInfo:
         return await engine.standby.set_up(connection.caller, message, connection.progress_of(message.id))
 
-    of_administrators: dict[type, Handler] = {
+    of_root: dict[type, Handler] = {
+        # They copy the database and the keys, or decide which controller the nodes obey.
         ask.StandbySet: set_standby,
         ask.StandbyRemove: direct(engine.standby.remove),
+        ask.Takeover: direct(engine.site.take_over),
+    }
+    of_administrators: dict[type, Handler] = {
         ask.NodeAdd: add_node,
         ask.NodeDrain: direct(engine.nodes.drain),
         ask.NodeResume: direct(engine.nodes.resume),
         ask.NodeRemove: direct(engine.nodes.remove),
         ask.Reload: reload,
-        ask.Takeover: direct(engine.site.take_over),
         ask.Shutdown: _shutdown,
     }
     of_operators = {
@@ -53,6 +56,7 @@ def admin_handlers(engine: Engine) -> dict[type, Handler]:
         ask.ReservationRemove: direct(engine.nodes.unreserve),
     }
     return {
+        **{kind: partial(_checked, require_root, each) for kind, each in of_root.items()},
         **{kind: partial(_checked, require_admin, each) for kind, each in of_administrators.items()},
         **{kind: partial(_checked, require_operator, each) for kind, each in of_operators.items()},
         # The engine decides which tables the caller may read and change.

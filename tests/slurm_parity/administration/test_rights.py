@@ -30,9 +30,8 @@ WHO = {
 }
 """The Unix users. The coordinator coordinates the account lab; the owner owns the jobs."""
 ACCOUNTS = (
-    "add account lab", "add account sub parent=lab", "add account other", "add qos high",
-    "add user nobody account=lab", "add user nobody account=other", "add user mail account=lab",
-    "add user games account=other adminlevel=operator",
+    "add account lab", "add account sub parent=lab", "add account other", "add qos high", "add user nobody account=lab",
+    "add user nobody account=other", "add user mail account=lab", "add user games account=other adminlevel=operator",
     "add user man account=other adminlevel=administrator", "add user daemon account=other", "add coordinator account=lab names=mail",
 )  # fmt: skip
 TABLES = """
@@ -60,7 +59,8 @@ JOB_LINES = (
 )  # fmt: skip
 """Lines about a held job of the owner in the account lab."""
 SITE_LINES = (
-    "scontrol update NodeName=n4 State=drain Reason=by-WHO", "scontrol update NodeName=n4 State=resume",
+    "scontrol update NodeName=n4 State=drain Reason=by-WHO", "sinfo -h -R -o %E|%u|%U|%n",
+    "scontrol update NodeName=n4 State=resume",
     "scontrol update PartitionName=debug MaxTime=40",
     "scontrol create reservation ReservationName=WHO users=root nodes=n3 starttime=now+1hour duration=10 flags=overlap",
     "scontrol delete reservation=WHO", "sdiag --reset",

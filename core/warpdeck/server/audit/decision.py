@@ -71,6 +71,9 @@ CHANGES: dict[type, Recorded] = {
     ask.Amend: Recorded(("changes",), ("changes",)),
     ask.Reload: Recorded(),
     ask.Shutdown: Recorded(),
+    ask.Takeover: Recorded(),
+    ask.StandbySet: Recorded(("target",), ("home", "mode", "keys")),
+    ask.StandbyRemove: Recorded(),
     ask.Diagnosis: Recorded(details=("reset",)),
 }
 """The requests that change something, with the form of their entries."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from warpdeck.base.cluster import CLUSTER_NAME as CLUSTER
 from warpdeck.base.cluster import NORMAL_QOS
-from warpdeck.slurm.fields.node_fields import node_tres, tres_of_all
+from warpdeck.slurm.fields.node_fields import author, node_tres, tres_of_all, with_uid
 from warpdeck.slurm.fields.partition_fields import with_members
 from warpdeck.slurm.fields.reservation_fields import RESERVATION
 from warpdeck.slurm.format.account_tree import ROOT, in_tree
@@ -182,7 +182,7 @@ def event_rows(client: Any) -> list[Row]:
             of_node = {"NodeName": node["name"], "State": state, "StateRaw": raw, "Reason": node["reason"]}
             tres = tres_text({**node_tres(node), "node": 1}, by_name=True)
             found.append(
-                {"Event": "Node", "EventRaw": "2", "User": "root(0)", "TRES": tres}
+                {"Event": "Node", "EventRaw": "2", "User": with_uid(author(node)), "TRES": tres}
                 | {**lasts, **of_node, **_times(node["reason_at"] or since, now)}
             )
     return found

@@ -72,7 +72,8 @@ class NativeNodes:
 
     async def drain(self, caller: Caller, message: ask.NodeDrain) -> NodeRow:
         name = NodeName(message.name)
-        await self.apply(NodeDrained(name=name, reason=message.reason, gpus=message.gpus))
+        event = NodeDrained(name=name, reason=message.reason, gpus=message.gpus, user=caller.who.user)
+        await self.apply(event)
         return self._row(name)
 
     async def resume(self, caller: Caller, message: ask.NodeResume) -> NodeRow:
