@@ -77,8 +77,8 @@ async def running_job(engine: Engine, slurm: RealSlurm) -> tuple[JobId, float]:
     return JobId(int(job)), await eventually_awaited(has_gpus, what="the job runs")
 
 
-async def curves(engine: Engine, **asked: object) -> list[CurveRow]:
-    return (await engine.history.curves(USER, ask.Curves(**asked))).curves
+async def curves(engine: Engine, *, job: str = "", node: str = "", step_s: float = 1.0) -> list[CurveRow]:
+    return (await engine.history.curves(USER, ask.Curves(job=job, node=node, step_s=step_s))).curves
 
 
 async def test_the_use_of_a_jobs_gpus_is_recorded_from_its_start_on(slurm: RealSlurm, folder: Path) -> None:

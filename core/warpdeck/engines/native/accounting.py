@@ -29,14 +29,15 @@ class NativeAccounting:
     clock: Callable[[], float]
 
     async def priorities(self, caller: Caller, message: ask.Priorities) -> results.PriorityList:
-        named = [(await self.lookup.find(word)).id for word in message.ids]
+        seen = self.lookup.visibility(caller.who)
+        named = [(await self.lookup.seen(caller.who, word)).id for word in message.ids]
         for job_id in named:
             self._check_pending(job_id)
         self.rules.update_usage()
         rows = await self.forecaster.priorities(self.state, job_ids=named if message.ids else None)
         settings = self.state.site.settings
         return results.PriorityList(
-            jobs=rows,
+            jobs=seen.priorities(rows),
             weights=priority_rows.weights_by_part(settings.weights),
             queue_order="promised" if settings.backfill == "conservative" else settings.queue_order,
         )
@@ -49,15 +50,18 @@ class NativeAccounting:
         for user, each in rights:
             for account in each.coordinates:
                 coordinators.setdefault(account, []).append(user)
+        levels = {user: str(each.level) for user, each in rights if each.level is not AdminLevel.NONE}
+        seen = self.lookup.visibility(caller.who)
         return results.ShareTree(
-            shares=priority_rows.share_rows(site, coordinators),
+            shares=seen.shares(priority_rows.share_rows(site, coordinators)),
             half_life_s=site.half_life_s,
-            admin_levels={user: each.level for user, each in rights if each.level is not AdminLevel.NONE},
+            admin_levels=seen.admin_levels(levels),
         )
 
     async def limit_use(self, caller: Caller, message: ask.LimitUse) -> results.LimitUseList:
         self.rules.update_usage()
-        return results.LimitUseList(uses=limit_use.use_rows(self.state, self.clock()))
+        rows = limit_use.use_rows(self.state, self.clock())
+        return results.LimitUseList(uses=self.lookup.visibility(caller.who).uses(rows))
 
     async def qos(self, caller: Caller, message: ask.QosList) -> results.QosLevels:
         return results.QosLevels(qos=site_tables.qos_rows(self.rules.config))

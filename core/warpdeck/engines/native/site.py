@@ -18,6 +18,7 @@ from warpdeck.controller.loop.site_rules import SiteRules
 from warpdeck.controller.presenters import site_tables, slurm_settings
 from warpdeck.controller.state.reservations import reservations
 from warpdeck.controller.state.state import State
+from warpdeck.engines.shared.visibility import Visibility
 from warpdeck.model import Link
 from warpdeck.ports.caller import Caller, Principal, require_operator
 from warpdeck.ports.engine import CHANGES, Action, SiteSummary
@@ -98,10 +99,12 @@ class NativeSite:
         if message.reset:
             require_operator(caller.who)
             self.statistics.reset(now)
-        queue = {"now": now, "waiting": len(index.pending), "running": len(index.active)}
+        users = Visibility(caller.who, self.rules.config).by_user(self.statistics.as_dict()["users"])
+        queue = {"users": users, "now": now, "waiting": len(index.pending), "running": len(index.active)}
         return msgspec.convert(self.statistics.as_dict() | queue, results.SchedulerDiagnosis)
 
     async def partitions(self, caller: Caller, message: ask.Partitions) -> results.PartitionList:
+        Visibility(caller.who, self.rules.config).require("partitions")
         self.rules.update_usage()
         config = self.rules.config
         rows = site_tables.partition_rows(self.state, config)
@@ -110,7 +113,8 @@ class NativeSite:
     async def reservations(self, caller: Caller, message: ask.Reservations) -> results.ReservationList:
         self.rules.update_usage()
         now = self.clock()
-        rows = site_tables.reservation_rows(reservations(self.state, now), now)
+        seen = Visibility(caller.who, self.rules.config).reservations(reservations(self.state, now))
+        rows = site_tables.reservation_rows(seen, now)
         return results.ReservationList(reservations=rows)
 
     async def licenses(self, caller: Caller, message: ask.Licenses) -> results.LicenseList:

@@ -27,6 +27,8 @@ from warpdeck.ports.engine import RecordPage
 from warpdeck.ports.ports import Store
 from warpdeck.protocol import requests as ask
 
+from .visibility import Visibility
+
 PAGE_JOBS = 500
 """Number of jobs in one page. Each may have some dozens of steps, and the size of a frame is limited."""
 MAX_IDS = 10_000
@@ -106,11 +108,12 @@ class RecordSearch:
     store: Store
 
     async def pages(
-        self, message: ask.Records, *, who: Principal, now: float
+        self, message: ask.Records, *, who: Principal, seen: Visibility, now: float
     ) -> AsyncGenerator[RecordPage, None]:
         """Yield the rows of the records page by page. Raises UserError."""
-        show = row_maker(self.state, message.fields or JOB_FIELDS, now=now)
-        async for jobs, is_last in self.jobs(message):
+        show = seen.job_rows(row_maker(self.state, message.fields or JOB_FIELDS, now=now))
+        async for found, is_last in self.jobs(message):
+            jobs = [job for job in found if seen.sees(job)] if seen.hides_jobs else found
             rows: list[dict[str, Any]] = show(jobs)
             if message.steps:
                 await self._add_steps(jobs, rows)

@@ -236,6 +236,7 @@ def _engine(
             state=cluster.state,
             store=cluster.store,
             search=RecordSearch(cluster.state, cluster.store),
+            lookup=made.lookup,
             curve_reader=SlurmCurves(recorder=made.recorder, cluster=cluster, lookup=made.lookup),
             clock=clock,
         ),
