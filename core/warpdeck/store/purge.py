@@ -27,8 +27,8 @@ from .database_copy import open_for_reading
 from .finished_jobs import COSTS
 from .migration import migrate, needs_migration, refuse_newer
 
-BATCH_JOBS = 200
-"""Number of jobs after which a transaction ends. It takes some milliseconds, and commits of jobs wait for it."""
+BATCH_JOBS = 40
+"""Number of jobs after which a transaction ends. It takes about 20 ms, and commits of jobs wait for it."""
 SCAN = 500
 """Number of submissions that one query reads."""
 VACUUM_PAGES = 1024
@@ -36,18 +36,24 @@ VACUUM_PAGES = 1024
 ARCHIVE_KEY = "archive"
 """Key in the table `meta` of an archive. Its usage and nodes are elsewhere."""
 DAY_S = 86_400
-_OF_JOB = ("steps", "curves", "journal")
-"""Tables with the column job_id."""
+_IDS = "(SELECT id FROM jobs WHERE array_job_id = ?1)"
+CONDITIONS = {
+    **dict.fromkeys(("steps", "curves", "journal"), f"job_id IN {_IDS}"),
+    "requests": f"""
+    array_job_id IN (SELECT COALESCE(request_key, array_job_id) FROM jobs WHERE array_job_id = ?1
+    UNION SELECT COALESCE(request_key, array_job_id) FROM runs WHERE job_id IN {_IDS})
+    """,
+    "runs": f"job_id IN {_IDS}",
+    "past": f"id IN {_IDS}",
+    "jobs": "array_job_id = ?1",
+}
+"""Table -> the condition of the rows of a submission, in the order of their deletion. Each condition uses an index."""
 _SUBMISSIONS = "SELECT DISTINCT array_job_id FROM jobs WHERE array_job_id > ? ORDER BY array_job_id LIMIT ?"
 _MEMBERS = "SELECT COUNT(*), MIN(finished), MAX(COALESCE(end_at, 0)) FROM jobs WHERE array_job_id = ?"
-_REQUESTS = """
-array_job_id IN (SELECT COALESCE(request_key, array_job_id) FROM jobs WHERE array_job_id = ?1 UNION
-SELECT COALESCE(request_key, array_job_id) FROM runs WHERE array_job_id = ?1)
-"""
 _ADD_COSTS = f"""
 INSERT INTO purged
 SELECT (CAST(end_at / {DAY_S} AS INTEGER) + 1) * {DAY_S} - 1 AS day, user, account, partition, qos, state, reason,
-{COSTS} FROM past WHERE array_job_id = ? GROUP BY day, user, account, partition, qos, state, reason
+{COSTS} FROM past WHERE {CONDITIONS["past"]} GROUP BY day, user, account, partition, qos, state, reason
 ON CONFLICT DO UPDATE SET jobs = jobs + excluded.jobs, failed = failed + excluded.failed, cpu_s = cpu_s + excluded.cpu_s,
 gpu_s = gpu_s + excluded.gpu_s, measured_s = measured_s + excluded.measured_s, used_s = used_s + excluded.used_s,
 wasted_s = wasted_s + excluded.wasted_s
@@ -113,14 +119,8 @@ def delete(db: sqlite3.Connection, submissions: Sequence[int], *, limit_unix: fl
             continue
         purged += count
         db.execute(_ADD_COSTS, (array_job_id,))
-        for table in _OF_JOB:
-            db.execute(
-                f"DELETE FROM {table} WHERE job_id IN (SELECT id FROM jobs WHERE array_job_id = ?)",
-                (array_job_id,),
-            )
-        db.execute(f"DELETE FROM requests WHERE {_REQUESTS}", (array_job_id,))
-        for table in ("past", "runs", "jobs"):
-            db.execute(f"DELETE FROM {table} WHERE array_job_id = ?", (array_job_id,))
+        for table, condition in CONDITIONS.items():
+            db.execute(f"DELETE FROM {table} WHERE {condition}", (array_job_id,))
     return purged
 
 
@@ -171,13 +171,7 @@ def _copy(db: sqlite3.Connection, target: sqlite3.Connection, submissions: Seque
     for key, value in {**kept, ARCHIVE_KEY: "1"}.items():
         target.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
     for array_job_id in submissions:
-        of_job = "job_id IN (SELECT id FROM jobs WHERE array_job_id = ?1)"
-        conditions = {
-            "requests": _REQUESTS,
-            **dict.fromkeys(("jobs", "runs", "past"), "array_job_id = ?1"),
-            **dict.fromkeys(_OF_JOB, of_job),
-        }
-        for table, condition in conditions.items():
+        for table, condition in CONDITIONS.items():
             rows = db.execute(f"SELECT * FROM {table} WHERE {condition}", (array_job_id,)).fetchall()
             if rows:
                 marks = ", ".join("?" * len(rows[0]))

@@ -28,7 +28,7 @@ from warpdeck.model.finished_jobs import FinishedQuery
 from warpdeck.notation.filters.job_filter import parse_filter
 from warpdeck.ports.ports import Changes
 from warpdeck.store import SqliteStore
-from warpdeck.store.purge import BATCH_JOBS, EndLimit, archive
+from warpdeck.store.purge import BATCH_JOBS, CONDITIONS, EndLimit, archive
 
 FUTURE = 4e9
 ALL = EndLimit(FUTURE)
@@ -212,3 +212,13 @@ async def test_a_purge_is_part_of_the_log_that_a_standby_follows(tmp_path: Path)
         await purge(store)
         assert batches.position.number > before
         await store.commit(Changes(next_job_id=20))
+
+
+@pytest.mark.parametrize("table", TABLES)
+async def test_rows_of_a_submission_are_found_by_an_index(table: str, tmp_path: Path) -> None:
+    async with opened(tmp_path / "state.db"):
+        with contextlib.closing(sqlite3.connect(tmp_path / "state.db")) as db:
+            plan = db.execute(
+                f"EXPLAIN QUERY PLAN DELETE FROM {table} WHERE {CONDITIONS[table]}", (1,)
+            ).fetchall()
+    assert not [row[3] for row in plan if row[3].startswith("SCAN")]
