@@ -123,7 +123,7 @@ UNSUPPORTED = "unsupported"
 
 
 class SiteSummary(NamedTuple):
-    """The numbers of jobs by state and of nodes, the database rows that could not be read, the standby, and the epoch."""
+    """The numbers of jobs by state and of nodes, the unreadable database rows, the epoch, and the standby."""
 
     jobs: dict[str, int]
     nodes: int

@@ -43,6 +43,7 @@ def _check_backup(args: Namespace) -> None:
 def _backup(args: Namespace) -> int:
     from warpdeck.backup.create import make_backup
 
+    _check_backup(args)
     line = _Line()
     with progress("backing up: ", more=line.more):
         made = make_backup(
@@ -129,7 +130,7 @@ VERBS = (
             "warpdeck backup site.tar.gz",
             "warpdeck backup /var/backups/warpdeck --keep 14    for a timer or cron",
         ),
-        reads=False, check=_check_backup, run=_backup,
+        reads=False, run=_backup,
     ),
     Verb(
         "restore",
@@ -141,7 +142,7 @@ VERBS = (
             Argument("--force", "restore a backup with problems; see `warpdeck verify`"),
             JSON,
         ),
-        examples=("warpdeck down", "warpdeck restore site.tar.gz", "warpdeck up"),
+        examples=("warpdeck restore site.tar.gz    after `warpdeck down`",),
         notes="Ids of jobs that were given out after the backup are not given out again if the replaced database can be read.",
         reads=False, run=_restore,
     ),
