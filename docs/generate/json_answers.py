@@ -63,6 +63,7 @@ def _json_type(hint: Any) -> str:
         str: "string",
         type(None): "null",
         object: "any value",
+        Any: "any value",
     }
     if hint in plain:
         return plain[hint]

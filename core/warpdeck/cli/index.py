@@ -61,7 +61,7 @@ GROUPS = {
         "restore": ("backup", "restore a backup while the controller is stopped"),
         "verify": ("backup", "check the database, or a backup"),
         "standby": ("standby", "keep a copy on a second machine, which can take over"),
-        "takeover": ("takeover", "make this machine the controller of the site"),
+        "takeover": ("takeover", "become the controller of the site, on its standby or after a copy"),
         "shims": ("shims", "put sbatch, srun, squeue and the others on the PATH"),
         "completion": ("completion", "print the completion script for bash, zsh or fish"),
     },

@@ -26,6 +26,8 @@ Seconds = Annotated[float, msgspec.Meta(ge=0, le=MAX_SECONDS)]
 CheckSeconds = Annotated[float, msgspec.Meta(ge=1, le=MAX_SECONDS)]
 WholeSeconds = Annotated[int, msgspec.Meta(ge=0, le=MAX_SECONDS)]
 Names = tuple[str, ...]
+Private = Literal["accounts", "events", "jobs", "nodes", "partitions", "reservations", "usage", "users"]
+"""A subject of Slurm's PrivateData."""
 PreemptMode = Literal["", "off", "requeue", "suspend", "cancel"]
 """Action on a preempted job; "" leaves the choice to the more general setting."""
 
@@ -310,7 +312,31 @@ class Account(LimitTable, frozen=True, kw_only=True):
     If the key is absent, the QoS of the parent account apply. If no account has a list, any QoS is allowed.
     """
     default_qos: str = ""
+    coordinators: Names = ()
+    """Users who change the users and limits below this account, and control its jobs, as well as those of all accounts
+    below it.
+    """
     users: dict[str, User] = {}
+
+
+class SiteUser(Table, frozen=True, kw_only=True):
+    """[users.NAME]: a user's rights on the site."""
+
+    admin_level: Literal["none", "operator", "administrator"] = "none"
+    """Rights on the whole site, as Slurm's AdminLevel: none, operator or administrator.
+
+    An operator changes accounts, reservations and jobs of all users. An administrator also changes nodes, partitions,
+    QoS and admin levels. Neither can read the output of other users' jobs, or use their processes.
+    """
+
+
+class Access(Table, frozen=True, kw_only=True):
+    """[access]: the visibility of other users' data."""
+
+    private_data: tuple[Private, ...] = ()
+    """Subjects that only operators and the users concerned see (PrivateData): accounts, events, jobs, nodes, partitions,
+    reservations, usage, and users.
+    """
 
 
 class Reservation(Table, frozen=True, kw_only=True):
@@ -419,4 +445,6 @@ class Config(Table, frozen=True, kw_only=True):
     partitions: dict[str, Partition] = {}
     qos: dict[str, Qos] = {}
     accounts: dict[str, Account] = {}
+    users: dict[str, SiteUser] = {}
+    access: Access = Access()
     reservations: dict[str, Reservation] = {}

@@ -78,9 +78,8 @@ def _restore(args: Namespace) -> int:
     print(f"now:     {_counters_text(done.after)}")
     if done.before is not None and done.before.next_job_id > done.backup.next_job_id:
         first, last = done.backup.next_job_id, done.before.next_job_id - 1
-        print(
-            f"jobs {first} to {last} are newer than the backup; those that run are unknown to this database"
-        )
+        newer = f"job {first} is" if first == last else f"jobs {first} to {last} are"
+        print(f"{newer} newer than the backup, so this database does not know whether they run")
     print("next: `warpdeck up`, and `warpdeck status`; it tells whether nodes run jobs that are unknown")
     return 0
 

@@ -9,7 +9,7 @@ import msgspec
 
 from warpdeck.base.errors import UserError
 from warpdeck.controller.loop.scheduler_statistics import SchedulerStatistics
-from warpdeck.ports.caller import Caller, require_admin
+from warpdeck.ports.caller import Caller, Principal, require_admin
 from warpdeck.ports.engine import UNSUPPORTED, Action, SiteSummary
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol import results
@@ -49,6 +49,9 @@ class SlurmSite:
     @property
     def identity(self) -> str:
         return self.cluster.state.controller_id
+
+    def with_rights(self, who: Principal) -> Principal:
+        return who  # Slurm decides what its users may do.
 
     def capabilities(self) -> Mapping[Action, str]:
         return capabilities()

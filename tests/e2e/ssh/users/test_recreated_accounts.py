@@ -42,7 +42,8 @@ REFUSALS = {
     "job_update": OTHER_UID, "job_annotate": OTHER_UID, "code_recorded": OTHER_UID,
     "node_add": ADMINS_ONLY, "node_drain": ADMINS_ONLY, "node_resume": ADMINS_ONLY, "node_rm": ADMINS_ONLY,
     "reservation_make": ADMINS_ONLY,
-    "reservation_rm": ADMINS_ONLY, "reload": ADMINS_ONLY, "amend": ADMINS_ONLY, "shutdown": ADMINS_ONLY, "config": ADMINS_ONLY,
+    "reservation_rm": ADMINS_ONLY, "reload": ADMINS_ONLY, "amend": "has no right to change", "shutdown": ADMINS_ONLY,
+    "config": ADMINS_ONLY,
     "takeover": ADMINS_ONLY, "standby_set": ADMINS_ONLY, "standby_rm": ADMINS_ONLY,
     "run": "", "salloc": "", "session": "", "put_tree": "",
 }  # fmt: skip
