@@ -1,5 +1,7 @@
 """PrivateData beside a real Slurm with its database: the same lines, run by users with different rights.
 
+With usage private, Slurm 22.05 also hides reservations for an account from its users, so both are not combined here.
+
 Not compared: sshare and `show assoc` with private users or accounts. Slurm shows all of them there; we leave out the lines of
 others. `show reservation` of sacctmgr is refused by Slurm's database, which has no part in ours.
 """
@@ -24,8 +26,7 @@ RESERVATIONS = (
 OF_JOBS = (
     "squeue -h -o %i,%u", "squeue -h -u nobody -o %i", "squeue -h -j 1 -o %i", "scontrol -o show job 1", "scontrol show job 99",
     "scontrol show step", "sshare -a -h -P -o account,user,rawusage", "sshare -h -P -o account,user,rawusage",
-    "sshare -A lab -h -P -o account,user", "scontrol -o show reservation", "scontrol -o show reservation forlab", "sinfo -h -T",
-    "sacctmgr -n -P show event format=nodename,state,user",
+    "sshare -A lab -h -P -o account,user", "sacctmgr -n -P show event format=nodename,state,user",
 )  # fmt: skip
 OF_NODES = (
     "sinfo -h -o %P,%N", "sinfo -h -N -o %N", "scontrol -o show node n1", "sinfo -R",
@@ -33,6 +34,7 @@ OF_NODES = (
 )  # fmt: skip
 OF_ACCOUNTS = (
     "sinfo -h -s -o %P", "scontrol -o show partition debug", "sacctmgr -n -P show account", "sacctmgr -n -P show account lab",
+    "scontrol -o show reservation", "scontrol -o show reservation forlab", "sinfo -h -T",
 )  # fmt: skip
 
 
@@ -91,9 +93,9 @@ def differences(pair: RightsPair, lines: tuple[str, ...]) -> list[object]:
 @pytest.mark.parametrize(
     ("private", "lines"),
     [
-        (("jobs", "usage", "reservations", "events"), OF_JOBS),
+        (("jobs", "usage", "events"), OF_JOBS),
         (("nodes", "users"), OF_NODES),
-        (("partitions", "accounts"), OF_ACCOUNTS),
+        (("partitions", "accounts", "reservations"), OF_ACCOUNTS),
     ],
 )
 def test_each_user_sees_the_same_as_in_slurm(private: tuple[str, ...], lines: tuple[str, ...]) -> None:
