@@ -27,12 +27,13 @@ from warpdeck.controller.state.invariants import (
 from warpdeck.controller.state.state import State
 from warpdeck.model import Job, Node
 from warpdeck.ports.ports import Loaded
+from warpdeck.store.database_copy import Show, check_exists, copy_database
 from warpdeck.store.migration import migrate, needs_migration, newer_schema
 from warpdeck.store.salvage import Salvage
 
 from .accounting_checks import RunTimes
+from .counters import read_counters
 from .create import reason_of
-from .database_copy import Show, check_exists, copy_database, read_counters
 from .manifest import CONFIG, DATABASE, Counters
 from .owner import check_owner
 from .pending import finish_restore

@@ -94,9 +94,9 @@ class SqliteStore:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             refuse_newer(path)
             db = await open_database(path)
-        except (OSError, sqlite3.Error) as error:
+        except OSError as error:
             raise StoreError(f"cannot open the database {path}: {error}") from error
-        except StoreError as error:
+        except (sqlite3.Error, StoreError) as error:
             raise StoreError(f"cannot use the database {path}: {error}") from error
         store = cls(db, path)
         try:

@@ -430,7 +430,11 @@ class EngineContract:
         assert await rig.state(job) == "COMPLETED"
 
     async def test_a_running_job_is_canceled_and_signaled(self, rig: Rig) -> None:
-        job = await rig.running("trap 'exit 7' USR1; while true; do sleep 0.1; done")
+        job = await rig.running("trap 'exit 7' USR1; echo ready; while true; do sleep 0.1; done")
+        log = Client()
+        source = await rig.engine.output.log(rig.user, ask.Log(job=job, follow=True), log.progress)
+        await source(log)
+        await log.until(lambda: log.received == b"ready\n")  # Now the trap is set.
         signal = ask.Cancel(jobs=(job,), signal="USR1", whom="batch")
         await rig.engine.orders.cancel(rig.user, signal)
         await rig.reached(job)
@@ -605,7 +609,6 @@ class EngineContract:
         events = (await history.events(rig.user, ask.Events(limit=500))).events
         assert job in labels(events)
 
-    @needs(Action.CURVES)
     async def test_the_usage_of_jobs_and_nodes_is_told(self, rig: Rig) -> None:
         job, history = await rig.ran("true"), rig.engine.history
         found = await history.curves(rig.user, ask.Curves(job=job))
