@@ -1,7 +1,5 @@
 """PrivateData beside a real Slurm with its database: the same lines, run by users with different rights.
 
-With usage private, Slurm 22.05 also hides reservations for an account from its users, so both are not combined here.
-
 Not compared: sshare and `show assoc` with private users or accounts. Slurm shows all of them there; we leave out the lines of
 others. `show reservation` of sacctmgr is refused by Slurm's database, which has no part in ours.
 """
@@ -54,7 +52,7 @@ def pair_with(*private: str) -> Iterator[RightsPair]:
     line = f"PrivateData={','.join(private)}\n"
     with side_by_side(
         RightsPair,
-        slurm_site=H100_SITE + line,
+        slurm_site=f"{H100_SITE}{line}AccountingStorageEnforce=associations\n",
         warpdeck_site=f"{SITE}{TABLES}[access]\nprivate_data = [{listed}]\n",
         accounting=True,
         accounts=ACCOUNTS,
