@@ -35,16 +35,21 @@ class Database(aiosqlite.Connection):
         found: _T = await self._execute(lambda: work(self._conn))  # type: ignore[no-untyped-call]
         return found
 
-    async def transact(self, work: Callable[[sqlite3.Connection], None]) -> None:
-        """Run `work` between BEGIN and COMMIT. If any of it fails, roll back and raise the error."""
-        await self._execute(self._transact_in_thread, work)  # type: ignore[no-untyped-call]
+    async def transact(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+        """Run `work` between BEGIN and COMMIT, and return its result.
 
-    def _transact_in_thread(self, work: Callable[[sqlite3.Connection], None]) -> None:
+        If any of it fails, roll back and raise the error.
+        """
+        made: _T = await self._execute(self._transact_in_thread, work)  # type: ignore[no-untyped-call]
+        return made
+
+    def _transact_in_thread(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
         db = self._conn
         try:
             db.execute("BEGIN IMMEDIATE")
-            work(db)
+            made = work(db)
             db.execute("COMMIT")
+            return made
         except BaseException:
             if db.in_transaction:
                 db.execute("ROLLBACK")

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from warpdeck.base.errors import StoreError
-from warpdeck.model import Condition, Job, JobCurve, JobId, Node, Reservation
+from warpdeck.model import Condition, Job, JobCurve, JobId, Node, Request, Reservation
 from warpdeck.model.finished_jobs import FinishedQuery, GroupCost
 from warpdeck.model.step import Step
 from warpdeck.ports.ports import (
@@ -35,7 +35,7 @@ from warpdeck.ports.ports import (
     Waits,
 )
 
-from . import conditions, created_objects, finished_jobs
+from . import conditions, created_objects, finished_jobs, request_parts
 from .database import Database, open_database, open_reader, run_within
 from .job_rows import JOB, NO_REQUEST, each_job
 from .salvage import Salvage, job_ids, quarantine, quarantined_rows
@@ -46,6 +46,7 @@ log = logging.getLogger(__name__)
 MAX_VALUES = 900
 """Maximum number of values in one query. Older versions of SQLite accept 999."""
 FINISHED_FILLED = "past_filled"
+REQUESTS_SPLIT = "requests_split"
 MAX_SEARCH_S = 20.0
 """Maximum number of seconds for a query about finished jobs. A query over a million rows takes one second."""
 
@@ -103,6 +104,7 @@ class SqliteStore:
             await db.execute("PRAGMA synchronous = FULL")
             await store._migrate()
             await store._fill_search_records()
+            await store._split_requests()
         except (sqlite3.Error, StoreError) as error:
             await db.close()
             raise StoreError(f"cannot use the database {path}: {error}") from error
@@ -181,6 +183,10 @@ class SqliteStore:
         """Return one job of any age, or None."""
         found = await self._jobs(f"{_JOIN} WHERE id = ?", (job_id,))
         return found[0] if found else None
+
+    async def parts(self, uid: int, sha256: str) -> bytes | None:
+        """Return large parts of a request of this user, or None if they are not stored any more."""
+        return await self._read(lambda db, salvage: request_parts.read(db, uid, sha256))
 
     async def named(self, number: JobId) -> list[Job]:
         """Return all jobs of one submission ordered by id, or the array task with that id."""
@@ -295,6 +301,18 @@ class SqliteStore:
         if await self._meta(FINISHED_FILLED) is None:
             await self._db.transact(_fill_search_records)
 
+    async def _split_requests(self) -> None:
+        """Store the large parts of requests of an earlier schema apart from them, once.
+
+        Each batch is one transaction. If the process is killed, the next start continues.
+        """
+        if await self._meta(REQUESTS_SPLIT) is not None:
+            return
+        after: int | None = request_parts.FIRST_KEY
+        while after is not None:
+            after = await self._db.transact(partial(request_parts.split_batch, after=after))
+        await self._set_meta(REQUESTS_SPLIT, "1")
+
     async def _migrate(self) -> None:
         version = int((await self._rows("PRAGMA user_version"))[0][0])
         if version > len(MIGRATIONS):
@@ -384,8 +402,8 @@ def _last_runs(db: sqlite3.Connection, salvage: Salvage) -> list[Job]:
 _WRITES: tuple[tuple[str, str, Callable[[Any], tuple[Any, ...]]], ...] = (
     (
         "requests",
-        "INSERT OR REPLACE INTO requests VALUES (?, ?)",
-        lambda pair: (pair[0], _ENCODER.encode(pair[1])),
+        "INSERT OR REPLACE INTO requests VALUES (?, ?, ?)",
+        lambda pair: _request_row(*pair),
     ),
     ("jobs", "INSERT OR REPLACE INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", lambda job: _job_row(job)),
     ("runs", "INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?)", lambda job: _run_row(job)),
@@ -430,6 +448,8 @@ def _write(db: sqlite3.Connection, changes: Changes) -> None:
     for name, statement, row in _WRITES:
         if items := getattr(changes, name):
             db.executemany(statement, map(row, items))
+    if changes.parts:
+        request_parts.write(db, changes.parts)
     if changes.jobs:
         finished_jobs.write(db, changes.jobs)
     if changes.gone_nodes:
@@ -442,6 +462,10 @@ def _write(db: sqlite3.Connection, changes: Changes) -> None:
         db.execute(_PUT_META, ("waits", msgspec.json.encode(changes.waits).decode()))
     if changes.next_job_id is not None:
         db.execute(_PUT_META, ("next_job_id", str(changes.next_job_id)))
+
+
+def _request_row(key: JobId, request: Request) -> tuple[Any, ...]:
+    return key, _ENCODER.encode(request), None if request.parts is None else request.parts.sha256
 
 
 def _run_row(job: Job) -> tuple[Any, ...]:

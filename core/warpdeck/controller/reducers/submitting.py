@@ -16,6 +16,7 @@ from warpdeck.controller.state.transaction import Transaction
 from warpdeck.model import Component, Job, JobId, Request, count_tasks
 from warpdeck.model.created_by_nonce import CreatedObject, RequestId, find_created
 from warpdeck.model.ranges import MAX_RANGES
+from warpdeck.notation.request.large_parts import split
 from warpdeck.notation.values.arrays import MAX_TASKS
 from warpdeck.policy import parse_constraint
 from warpdeck.ports.caller import Principal
@@ -102,8 +103,14 @@ def _checked(txn: Transaction, request: Request, principal: Principal) -> Reques
 
 
 def _make(txn: Transaction, request: Request, principal: Principal, component: Component | None) -> Job:
-    """Create the job of a checked request. Raises UserError if the queue does not admit it."""
+    """Create the job of a checked request. Raises UserError if the queue does not admit it.
+
+    The large parts of the request go to the store only.
+    """
     state, job_id = txn.state, txn.new_job_id()
+    request, content = split(request)
+    if content is not None and request.parts is not None:
+        txn.add_parts(principal.uid, request.parts, content)
     has_leader = component is not None and component.offset > 0
     base = Job(
         id=job_id,

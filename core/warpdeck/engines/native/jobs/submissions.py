@@ -11,6 +11,7 @@ from warpdeck.base.errors import UserError
 from warpdeck.controller.events.events import Submitted
 from warpdeck.controller.launch.code_trees import TreeFiles
 from warpdeck.controller.launch.resubmission import nested_submission
+from warpdeck.controller.launch.whole_request import with_whole_request
 from warpdeck.controller.loop.site_rules import SiteRules
 from warpdeck.controller.planning.forecast import Forecaster
 from warpdeck.controller.state.state import State
@@ -45,7 +46,11 @@ class NativeSubmissions:
         task = message.job.partition("_")[2]
         number = int(task) if task.isdecimal() else None
         family = await self.lookup.components_of(await self.lookup.find(message.job))
-        requests = [asked_again(each, who=caller.who, task=number) for each in family]
+        # The parts are read and stored again, because the old ones may be removed at any time.
+        requests = [
+            asked_again(await with_whole_request(each, self.lookup.store), who=caller.who, task=number)
+            for each in family
+        ]
         return await self._submit(caller.who, requests, mark_of(message))
 
     async def dry_run(self, caller: Caller, message: ask.DryRun) -> ForecastRow:
