@@ -45,6 +45,7 @@ JSON_OF = (
     ("warpdeck reservations", "an object; its list holds", site_rows.ReservationRow),
     ("warpdeck qos", "an object; its list holds", site_rows.QosRow),
     ("warpdeck forward --list", "a list", job_rows.ForwardRow),
+    ("warpdeck audit", "one object", results.AuditList),
 )
 """Command, form of the document, and its struct."""
 

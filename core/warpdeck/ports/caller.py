@@ -14,6 +14,11 @@ import msgspec
 from warpdeck.base.errors import UserError
 from warpdeck.model import Job, JobId, NodeName
 
+NOT_YOURS = "not_yours"
+"""Code of the error for an object of another user, where Slurm has no message of its own."""
+DENIED_CODES = frozenset({"not_admin", "not_owner", NOT_YOURS, "denied", "not_user", "reservation_denied"})
+"""Codes of the errors for requests that the caller has no right to."""
+
 
 class Principal(msgspec.Struct, frozen=True, kw_only=True):
     """The user of a caller. `admin` is set for root and for the controller's own user."""
@@ -21,6 +26,16 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
     user: str
     uid: int
     admin: bool = False
+
+
+class LocalClient(msgspec.Struct, frozen=True, kw_only=True):
+    """The process at the other end of the controller's own socket, as it was when it connected.
+
+    `program` is the name of its program, which the process itself may have chosen.
+    """
+
+    pid: int
+    program: str = ""
 
 
 class JobProcess(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,10 +51,20 @@ class JobProcess(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """The identity of a client: its user, and its process if it is a process of a job."""
+    """The identity of a client: its user, and its process on a node of a job or on this machine."""
 
     who: Principal
     process: JobProcess | None = None
+    client: LocalClient | None = None
+
+    @property
+    def origin(self) -> str:
+        """Where the caller's requests come from, for the audit log."""
+        if self.process is not None:
+            return f"job {self.process.job_id} on {self.process.node}"
+        if self.client is not None:
+            return f"pid {self.client.pid} {self.client.program}".rstrip()
+        return ""
 
 
 def owns(principal: Principal, job: Job) -> bool:

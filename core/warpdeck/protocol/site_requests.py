@@ -142,6 +142,15 @@ class ConfigInForce(RequestMessage[results.ConfigText], frozen=True, kw_only=Tru
     """
 
 
+class Takeover(RequestMessage[results.TakenOver], frozen=True, kw_only=True, tag="takeover"):
+    """Make the nodes obey this controller instead of another one with the same identity.
+
+    Only the controller's own user and root may ask.
+
+    Answer: {"epoch": int, "nodes": n, "lost": [name of a node that did not answer]}
+    """
+
+
 class Shutdown(RequestMessage[results.Result], frozen=True, kw_only=True, tag="shutdown"):
     """Stop the controller; agents and jobs keep running.
 

@@ -1,6 +1,6 @@
 """Requests that only admins may make.
 
-They concern nodes, reservations, the configuration in force, and stopping the controller.
+They concern nodes, reservations, the configuration in force, the standby, and stopping the controller.
 """
 
 from __future__ import annotations
@@ -34,7 +34,12 @@ def admin_handlers(engine: Engine) -> dict[type, Handler]:
     async def amend(connection: Connection, message: ask.Amend) -> results.Reloaded:
         return await _to_its_end(connection.server, engine.site.amend(connection.caller, message))
 
+    async def set_standby(connection: Connection, message: ask.StandbySet) -> results.StandbyInfo:
+        return await engine.standby.set_up(connection.caller, message, connection.progress_of(message.id))
+
     handlers: dict[type, Handler] = {
+        ask.StandbySet: set_standby,
+        ask.StandbyRemove: direct(engine.standby.remove),
         ask.NodeAdd: add_node,
         ask.NodeDrain: direct(engine.nodes.drain),
         ask.NodeResume: direct(engine.nodes.resume),
@@ -43,6 +48,7 @@ def admin_handlers(engine: Engine) -> dict[type, Handler]:
         ask.ReservationRemove: direct(engine.nodes.unreserve),
         ask.Reload: reload,
         ask.Amend: amend,
+        ask.Takeover: direct(engine.site.take_over),
         ask.ConfigInForce: direct(engine.site.config),
         ask.Shutdown: _shutdown,
     }

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sqlite3
 import sys
+import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ from warpdeck.model.finished_jobs import HOUR_S, NOT_FAILED, Clause, Cost, Finis
 from warpdeck.notation.filters.job_filter import (
     NUMBER_FIELDS,
     OPERATORS,
+    TIME_FIELDS,
     WORD,
     matching_states,
     number_of,
@@ -60,6 +62,7 @@ _TEXTS = {
     "qos": "lower(qos)",
     "reason": "lower(reason)",
 }
+_TIMES = {"end": "end_at", "submit": "submit_at"}
 _NUMBERS = {"gpu": "gpus", "cpu": "cpus", "nodes": "nodes"}
 _COSTS = f"""
 COUNT(*), SUM(state NOT IN ({",".join(repr(state) for state in NOT_FAILED)})), SUM(ran_s * cpus), SUM(ran_s * gpus),
@@ -179,7 +182,7 @@ def _conditions(query: FinishedQuery) -> tuple[str, tuple[Any, ...]]:
     if query.user is not None:
         found.append(("user = ?", (query.user,)))
     for clause in query.clauses:
-        text, values = _condition(clause)
+        text, values = _condition(clause, now=time.time() if query.until is None else query.until)
         found.append((f"NOT ({text})" if clause.absent else text, values))
     return " AND ".join(text for text, _ in found), tuple(value for _, values in found for value in values)
 
@@ -188,8 +191,10 @@ def _end_bound(until: float | None) -> float:
     return sys.float_info.max if until is None else until
 
 
-def _condition(clause: Clause) -> tuple[str, Sequence[Any]]:
+def _condition(clause: Clause, *, now: float) -> tuple[str, Sequence[Any]]:
     field, value = clause.field, clause.value
+    if field in TIME_FIELDS and clause.sign in OPERATORS:
+        return f"{_TIMES[field]} {clause.sign} ?", (now - number_of(clause),)
     if field in NUMBER_FIELDS and clause.sign in OPERATORS:
         return f"{_NUMBERS[field]} {clause.sign} ?", (number_of(clause),)
     if field == "state":

@@ -6,6 +6,7 @@ It has the same contract as the SQLite store but is not durable.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 
 from warpdeck.controller.presenters.search_records import costs, ended_job, page
@@ -23,6 +24,7 @@ from warpdeck.ports.ports import (
     UsageRecord,
     Waits,
 )
+from warpdeck_agent.wire import messages as wire
 
 
 class MemoryStore:
@@ -47,6 +49,8 @@ class MemoryStore:
         self._usage: dict[tuple[str, str, str], UsageRecord] = {}
         self._runs: dict[tuple[JobId, int], Job] = {}
         self._steps: dict[tuple[JobId, int, int], Step] = {}
+        self._start = wire.ControllerStart()
+        self._fenced_by: wire.ControllerStart | None = None
 
     async def load(self, *, finished_since_unix: float) -> Loaded:
         jobs = [
@@ -67,6 +71,8 @@ class MemoryStore:
             usage=tuple(row for _, row in sorted(self._usage.items())),
             steps=tuple(step for _, step in sorted(self._steps.items()) if self._is_needed(step)),
             conditions=tuple(await self.conditions(math.inf)),
+            start=self._start,
+            fenced_by=self._fenced_by,
         )
 
     def _is_needed(self, step: Step) -> bool:
@@ -97,6 +103,10 @@ class MemoryStore:
         self._usage.update((row.key, row) for row in changes.usage)
         if changes.next_job_id is not None:
             self._next_job_id = changes.next_job_id
+        if changes.start is not None:
+            self._start, self._fenced_by = changes.start, None
+        if changes.fenced_by is not None:
+            self._fenced_by = changes.fenced_by
 
     def _commit_jobs(self, changes: Changes) -> None:
         self._jobs.update((job.id, job) for job in changes.jobs)
@@ -159,10 +169,10 @@ class MemoryStore:
         return [job for key, job in sorted(self._runs.items()) if key[0] in wanted]
 
     async def search_finished(self, query: FinishedQuery, *, counted: bool) -> FinishedPage:
-        return page(self._ended(), query, counted=counted)
+        return page(self._ended(), query, counted=counted, now=time.time())
 
     async def finished_costs(self, query: FinishedQuery) -> list[GroupCost]:
-        return costs(self._ended(), query)
+        return costs(self._ended(), query, now=time.time())
 
     def _ended(self) -> list[EndedJob]:
         return [ended_job(job) for job in self._jobs.values() if job.is_finished]

@@ -1,6 +1,6 @@
 """The large parts of requests as rows: written once per user and content, and removed when nothing needs them.
 
-Requests in databases of earlier schemas contain their parts; `split_batch` converts them.
+Requests in databases of earlier schemas contain their parts; `split_all` converts them.
 
 The parts of ended jobs are part of the history. They are kept until the parts of a user take MAX_KEPT_BYTES.
 Then the oldest parts that no unfinished job needs are removed, down to KEPT_AFTER_BYTES. Their jobs remain in
@@ -29,7 +29,7 @@ MAX_KEPT_BYTES = 4 * 1024**3
 KEPT_AFTER_BYTES = MAX_KEPT_BYTES * 3 // 4
 """Size after a removal. The difference lets most commits avoid the search for parts that are in use."""
 BATCH = 100
-"""Number of requests converted in one transaction. Each may have several megabytes."""
+"""Number of requests that are converted at once. Each may have several megabytes."""
 
 FIRST_KEY = -(2**63)
 """Key before all requests. Changed requests have negative keys."""
@@ -81,8 +81,15 @@ def read(db: sqlite3.Connection, uid: int, sha256: str) -> bytes | None:
     return None if row is None else bytes(row[0])
 
 
-def split_batch(db: sqlite3.Connection, after: int) -> int | None:
-    """Store the large parts of some requests of an earlier schema apart from them.
+def split_all(db: sqlite3.Connection) -> None:
+    """Store the large parts of all requests of an earlier schema apart from them."""
+    after: int | None = FIRST_KEY
+    while after is not None:
+        after = _split_batch(db, after)
+
+
+def _split_batch(db: sqlite3.Connection, after: int) -> int | None:
+    """Store the large parts of some requests.
 
     Begins behind the request `after`. Returns the key of the last request, or None if there are no more.
     Requests that cannot be read are left as they are.

@@ -92,6 +92,13 @@ class LaunchQueue:
         """Revoke prefetched launches. Launches that have already begun are not affected."""
         self._prefetched.revoke([(job_id, restarts) for job_id, restarts in request.launches])
 
+    def drop_prefetched(self) -> None:
+        """Drop the launches that wait for others, because another controller, or another start of it, has connected.
+
+        It sends those that it wants again. It may know nothing of the others.
+        """
+        self._prefetched.clear()
+
     def end_unbegun(self, key: Key, *, cause: str) -> None:
         """End a launch that has not begun.
 

@@ -33,6 +33,7 @@ from warpdeck.ports.engine_streams import ByteSource, CommandText, EndedStep, Ru
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol.job_rows import JobDetail, JobRow
 from warpdeck.protocol.results import LogOpened
+from warpdeck_agent.client.keys import SIZE, keys_frame
 from warpdeck_agent.wire.steps import EVERY_TASK, OUT, TASK_HEADER
 
 Test = Callable[[Any, "Rig"], Coroutine[Any, Any, None]]
@@ -160,6 +161,23 @@ class Client:
         return self.received
 
 
+class Keyboard:
+    """Sends the input of a step on a terminal."""
+
+    def __init__(self, step: RunningStep) -> None:
+        self.step, self.offset = step, 0
+
+    def send(self, frame: bytes) -> None:
+        self.step.incoming(TASK_HEADER.pack(EVERY_TASK, 0, self.offset) + frame)
+        self.offset += len(frame)
+
+    def resize(self, rows: int, cols: int) -> None:
+        self.send(bytes([SIZE]) + rows.to_bytes(2, "big") + cols.to_bytes(2, "big"))
+
+    def type(self, text: str) -> None:
+        self.send(keys_frame(text.encode()))
+
+
 def labels(rows: Sequence[Any]) -> list[str]:
     return [row["label"] if isinstance(row, dict) else row.label for row in rows]
 
@@ -246,6 +264,13 @@ class EngineContract:
         assert (await site.config(rig.admin, ask.ConfigInForce())).text == found.text
         file.write_text(written)
         assert (await site.reload(rig.admin, ask.Reload())).changes == []
+
+    @needs(Action.TAKEOVER)
+    async def test_a_takeover_begins_a_start_with_a_higher_epoch(self, rig: Rig) -> None:
+        site = rig.engine.site
+        before = site.summary().epoch
+        taken = await site.take_over(rig.admin, ask.Takeover())
+        assert taken.epoch == site.summary().epoch > before and not site.summary().fenced
 
     # ---- Submissions
 
@@ -720,6 +745,24 @@ class EngineContract:
         assert not isinstance(step, (CommandText, EndedStep))
         assert await self._output(step, client) == b"alone\n"
         await rig.reached(str(step.answer["job_id"]))
+
+    async def test_a_step_of_an_allocation_has_a_terminal(self, rig: Rig) -> None:
+        client, steps, env = Client(), rig.engine.steps, {"PATH": "/usr/bin:/bin", "TERM": "vt100"}
+        salloc = ask.Salloc(words=("sh",), env=env, cwd=str(rig.folder))
+        held = await steps.salloc(rig.user, salloc, client.progress)
+        words = (f"--jobid={held.answer['job_id']}", "--pty", "sh")
+        srun = ask.Srun(words=words, env=env, cwd=str(rig.folder), has_input=True, rows=31, cols=97)
+        step = await steps.srun(rig.user, srun, client.progress)
+        assert not isinstance(step, (CommandText, EndedStep)) and step.answer["pty"]
+        running, keyboard = asyncio.create_task(step.run(client)), Keyboard(step)
+        keyboard.resize(31, 97)
+        keyboard.type("test -t 0 && echo size-$(stty size); exit 5\n")
+        async with asyncio.timeout(WAIT_S):
+            await running
+        assert b"size-31 97" in b"".join(chunk[TASK_HEADER.size :] for chunk in client.chunks)
+        assert client.end is not None and client.end.exit is not None and client.end.exit.code == 5
+        held.left()
+        await rig.reached(str(held.answer["job_id"]))
 
     async def test_bad_arguments_of_srun_are_refused(self, rig: Rig) -> None:
         client = Client()

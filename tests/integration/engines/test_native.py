@@ -20,6 +20,7 @@ from warpdeck.config import Config
 from warpdeck.controller.launch.code_trees import TreeFiles
 from warpdeck.controller.loop.adapters import Adapters
 from warpdeck.controller.loop.controller import Controller
+from warpdeck.daemon.controller_process import begin_start
 from warpdeck.engines.native.engine import native_engine
 from warpdeck.fleet.fleet import AgentFleet
 from warpdeck.fleet.outputs import Outputs
@@ -34,7 +35,8 @@ async def native_rig(home: Home) -> AsyncIterator[Rig]:
     """Yield a rig with a controller whose only node is this machine."""
     paths, trees = Paths(str(home.path)), TreeFiles(str(home.path / "trees"))
     store = await SqliteStore.open(paths.database)
-    fleet = AgentFleet(paths, await store.controller_id(), random.Random(1), on_ended=lambda: None)
+    starts = await begin_start(store)
+    fleet = AgentFleet(paths, starts.identity, random.Random(1), on_ended=lambda: None)
     adapters = Adapters(
         store=store,
         fleet=fleet,
@@ -42,6 +44,7 @@ async def native_rig(home: Home) -> AsyncIterator[Rig]:
         outputs=Outputs(fleet, paths.outputs),
         clock=time.time,
         submit_host="here",
+        starts=starts,
     )
     controller = Controller(adapters, config=Config())
     await controller.load()

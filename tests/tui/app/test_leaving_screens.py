@@ -8,8 +8,14 @@ from pathlib import Path
 
 import pytest
 from tests.tui.app.app_pilot import run_app
+from textual.app import ComposeResult
+from textual.command import SimpleCommand
+from textual.containers import Vertical
+from textual.widget import Widget
+from textual.widgets import Static
 
 from warpdeck_tui.app import DeckApp
+from warpdeck_tui.screens.shared.deck_screen import Arrives
 from warpdeck_tui.screens.shared.dialogs import Ask, TextPage
 from warpdeck_tui.viewmodels.job_form.form import Sheet
 
@@ -24,7 +30,41 @@ OPENS: dict[str, Callable[[DeckApp], object]] = {
     "text": lambda app: app.push_screen(TextPage("a title", "a text")),
     "question": lambda app: app.push_screen(Ask("Reason for draining", required="an answer")),
     "form": lambda app: app.forms.open(Sheet()),
+    "list of commands": lambda app: app.search_commands([SimpleCommand("a command", lambda: None)]),
 }
+
+
+class Leaf(Static):
+    """A widget that tells when it is removed."""
+
+    def __init__(self) -> None:
+        super().__init__("", id="leaf")
+        self.is_gone = asyncio.Event()
+
+    def on_unmount(self) -> None:
+        self.is_gone.set()
+
+
+class Nest(Vertical):
+    """A widget that is removed after the leaf, since its own child is removed first."""
+
+    def compose(self) -> ComposeResult:
+        yield Vertical(Vertical(Widget()))
+
+
+class Page(Arrives[None]):
+    """A screen on which a worker of one widget updates another widget."""
+
+    def compose(self) -> ComposeResult:
+        yield Leaf()
+        yield Nest()
+
+    def arrive(self) -> None:
+        self.query_one(Nest).run_worker(self.update_leaf(self.query_one(Leaf).is_gone))
+
+    async def update_leaf(self, awaited: asyncio.Event) -> None:
+        await awaited.wait()
+        self.query_one("#leaf", Static).update("found")
 
 
 async def _iterate(times: int) -> None:
@@ -63,5 +103,16 @@ async def test_the_app_may_be_quit_while_keys_are_pending(folder: Path, iteratio
         for key in ("slash", "l", "l", "enter", "j", "enter", "d", "n", "x", "escape", "q"):
             ui.app.simulate_key(key)
         await _iterate(iterations)
+        ui.app.exit()
+    assert ui.app.return_code == 0
+
+
+async def test_no_worker_of_a_closed_screen_finds_its_widgets_missing(folder: Path) -> None:
+    async with run_app(folder) as ui:
+        page = Page()
+        await ui.app.push_screen(page)
+        leaf = page.query_one(Leaf)
+        await ui.app.pop_screen()
+        assert leaf.is_gone.is_set()
         ui.app.exit()
     assert ui.app.return_code == 0

@@ -87,12 +87,6 @@ async def fill_cluster(ui: AppPilot) -> None:
     await ui.shows("2 running")
 
 
-async def takes_keys(ui: AppPilot) -> None:
-    """Wait until keys are no longer meant for the shell."""
-    wait = ui.app.screen
-    await ui.until(lambda: wait.check_action("leave", ()), "the dialog takes keys")
-
-
 async def test_a_session_that_waits_says_why_and_is_announced_when_it_is_ready(
     folder: Path, lends: None
 ) -> None:
@@ -108,7 +102,6 @@ async def test_a_session_that_waits_says_why_and_is_announced_when_it_is_ready(
         assert ui.field("gpus").value == "1"
         await ui.press("enter")
         await ui.shows("Session 3", "waiting for", "Esc Leave it waiting", "c Cancel session")
-        await takes_keys(ui)
         await ui.press("escape")
         await ui.shows_notification("Session 3 keeps waiting. The app tells when it is ready")
         await ui.app.core.change("cancel", ["1"])
@@ -137,6 +130,21 @@ async def test_a_session_that_waits_is_canceled_with_a_key(folder: Path, lends: 
 
 def _states(ui: AppPilot) -> list[JobState]:
     return [job.state for job in ui.cluster.controller.state.jobs.values()]
+
+
+async def test_the_partition_is_chosen_from_a_list_with_what_is_free(folder: Path, lends: None) -> None:
+    async with run_app(folder) as ui:
+        await ui.press("i")
+        await ui.shows("gpu01 has 4 free GPUs")
+        await ui.press("down", "down")
+        await ui.shows("PARTITION", "main", "8 of 8 GPUs free")
+        await ui.hides("gpu01 has 4 free GPUs")
+        await ui.press("space", "enter")
+        await ui.shows("run --pty --gpus=1 --partition=main $SHELL")
+        await ui.press("space", "escape", "up")
+        await ui.shows("gpu01 has 4 free GPUs", "Open a shell")
+        await ui.press("escape")
+        await ui.hides("Open a shell")
 
 
 async def test_a_size_that_is_not_understood_is_reported_at_its_field(folder: Path, lends: None) -> None:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import getpass
 import os
 import random
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from rich.style import Style
 from textual import work
 from textual.actions import ActionParseResult
 from textual.binding import BindingType
+from textual.command import CommandListItem, Provider, SimpleProvider
 from textual.dom import DOMNode
 from textual.screen import Screen
+from textual.widget import AwaitMount
 
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import Paths, default_paths
@@ -392,6 +394,14 @@ class DeckApp(TerminalApp):
     def action_command_palette(self) -> None:
         if not isinstance(self.screen, Palette):
             self.push_screen(Palette(placeholder=WHAT_IS_FOUND, id="--command-palette"))
+
+    def search_commands(
+        self, commands: Sequence[CommandListItem], placeholder: str = WHAT_IS_FOUND
+    ) -> AwaitMount:
+        """Let the user choose one of these commands. Textual's palette would crash if it is closed at once."""
+        provider = SimpleProvider(self.screen, list(commands))
+        # Textual's type of the argument leaves out this class, which it handles.
+        return self.push_screen(Palette(providers=[cast(type[Provider], provider)], placeholder=placeholder))
 
     def action_keys(self) -> None:
         """Read the key bindings file again, apply it, and show the keys."""

@@ -154,8 +154,7 @@ class JobScreen(ComparingScreen):
         return self._detail.row if self._detail and key == self.key else None
 
     def on_resize(self, event: textual_events.Resize) -> None:
-        if not self.is_left:
-            self._arrange()
+        self._arrange()
 
     def recolour(self) -> None:
         for lines in self.query(LineView):
@@ -254,7 +253,7 @@ class JobScreen(ComparingScreen):
             self._side = lines, id(styles)
             self.query_one("#side", Static).update(Folded(lines, styles))
         if self._pane == "code":
-            self.query_one(CodePane).look(detail.snapshot)
+            self.query_one(CodePane).look(detail)
 
     def _fill_gpus(self) -> None:
         detail = self._detail
@@ -305,7 +304,7 @@ class JobScreen(ComparingScreen):
         if name == "gpus":
             self._fill_gpus()
         if name == "code" and self._detail is not None:
-            self.query_one(CodePane).look(self._detail.snapshot)
+            self.query_one(CodePane).look(self._detail)
         self.draw()
 
     @property
@@ -314,6 +313,9 @@ class JobScreen(ComparingScreen):
         return self._pane == "log" and self.size.width >= WIDE_COLUMNS
 
     def _arrange(self) -> None:
+        """Show the selected pane, and the panes beside the log. The metrics call it, too, even while the page is being closed."""
+        if self.is_left:
+            return
         metrics, alone = self.query_one(MetricsPane), self._pane == "metrics"
         for name in view.PANES:
             if name != "metrics":

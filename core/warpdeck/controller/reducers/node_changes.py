@@ -117,6 +117,7 @@ def remove(txn: Transaction, event: NodeRemoved) -> Outcome:
 def lost(txn: Transaction, event: NodeLost) -> Outcome:
     """Record that the link to a node broke. Its jobs stay, because they may still be running."""
     if event.name in txn.state.nodes:
+        txn.state.starts.unclaimed.pop(event.name, None)
         txn.state.node_status.links[event.name] = Link.LOST
         txn.state.node_status.link_reasons[event.name] = event.reason
         txn.state.node_status.readings.pop(event.name, None)
@@ -133,6 +134,7 @@ def up(txn: Transaction, event: NodeUp) -> Outcome:
     node = txn.state.nodes.get(name)
     if node is None:
         return Outcome()
+    txn.state.starts.unclaimed.pop(name, None)
     txn.state.node_status.links[name] = Link.UP
     txn.state.node_status.link_reasons.pop(name, None)
     txn.record_condition(name)

@@ -30,7 +30,7 @@ from warpdeck.controller.state.transaction import Transaction
 from warpdeck.model import ExitStatus, Job, JobCurve, JobId, JobState, Link, NodeName
 from warpdeck.model.step import Step, StepPart, StepShare, TaskEnd
 from warpdeck.policy.step_placement import Busy, StepLayout, lay_out
-from warpdeck.ports.caller import may_control, owner_text
+from warpdeck.ports.caller import NOT_YOURS, may_control, owner_text
 from warpdeck_agent.wire import steps as wire
 
 from .allocations import release
@@ -69,6 +69,7 @@ def plan_step(state: State, event: StepRequested) -> StepLayout:
         raise UserError(
             f"job {job.label()} belongs to {owner_text(event.principal, job)}",
             "only its owner may start steps in it",
+            code=NOT_YOURS,
         )
     _check_runs(job)
     assert job.allocation is not None

@@ -73,6 +73,7 @@ class State(StateTables):
         """
         self.controller_id = loaded.controller_id
         self.next_job_id = loaded.next_job_id
+        self.starts.own, self.starts.fenced_by = loaded.start, loaded.fenced_by
         self.unreadable = loaded.unreadable
         for job in loaded.jobs:
             self.upsert_job(job)
@@ -170,6 +171,7 @@ class State(StateTables):
         A later node of the same name starts without history.
         """
         self.nodes.pop(name, None)
+        self.starts.unclaimed.pop(name, None)
         self.node_status.drop(name)
 
     def _take_out(self, job_id: JobId) -> None:

@@ -27,6 +27,7 @@ from warpdeck.model.created_by_nonce import CreatedObject, RequestId, upsert_cre
 from warpdeck.model.request import StoredParts
 from warpdeck.model.step import Step
 from warpdeck.ports.ports import Changes, JournalEntry, PartsBlob, UsageRecord
+from warpdeck_agent.wire.epochs import ControllerStart
 
 from .accounting import charge
 from .node_conditions import next_condition
@@ -62,6 +63,8 @@ class SiteRows:
         self.reservations: dict[str, None] = {}
         self.created: list[CreatedObject] = []
         self.gone_created: list[CreatedObject] = []
+        self.start: ControllerStart | None = None
+        self.fenced_by: ControllerStart | None = None
         self.has_new_ids = False
         """Whether the next free job id has changed."""
         self.has_new_waits = False
@@ -240,6 +243,22 @@ class Transaction:
                 CreatedObject(uid=uid, request_id=request_id, at_unix=self.now, job_id=0, label=name)
             )
 
+    def put_fence(self, holder: ControllerStart) -> None:
+        """Record that the agents obey this start instead of this controller."""
+        starts, before, row = self.state.starts, self.state.starts.fenced_by, self._site_rows.fenced_by
+        starts.fenced_by = self._site_rows.fenced_by = holder
+        self._undo_log.append(lambda: setattr(starts, "fenced_by", before))
+        self._undo_log.append(lambda: setattr(self._site_rows, "fenced_by", row))
+
+    def put_start(self, start: ControllerStart) -> None:
+        """Record a new start of this controller. It ends a fence."""
+        starts, own, fenced_by = self.state.starts, self.state.starts.own, self.state.starts.fenced_by
+        rows, row, fence_row = self._site_rows, self._site_rows.start, self._site_rows.fenced_by
+        starts.own, starts.fenced_by = start, None
+        rows.start, rows.fenced_by = start, None
+        self._undo_log.append(lambda: vars(starts).update(own=own, fenced_by=fenced_by))
+        self._undo_log.append(lambda: vars(rows).update(start=row, fenced_by=fence_row))
+
     def put_curve(self, curve: JobCurve) -> None:
         """Add the measurement curve of a share. Only the store keeps it."""
         self._job_rows.curves.append(curve)
@@ -287,6 +306,8 @@ class Transaction:
             created=tuple(site.created),
             gone_created=tuple(site.gone_created),
             conditions=tuple(conditions[name] for name in site.conditions if name in conditions),
+            start=site.start,
+            fenced_by=site.fenced_by,
         )
 
     def changed_jobs(self) -> Iterable[JobId]:

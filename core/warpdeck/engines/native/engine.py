@@ -29,12 +29,16 @@ from .processes.step_leases import StepLeases
 from .processes.step_requests import NativeSteps
 from .processes.step_streams import StepContext
 from .site import NativeSite
+from .standby import NativeStandby, StandbyKeeper
 
 
-def native_engine(controller: Controller, trees: TreeFiles, *, config_path: str) -> Engine:
+def native_engine(
+    controller: Controller, trees: TreeFiles, *, config_path: str, keeper: StandbyKeeper | None = None
+) -> Engine:
     """Return the controller as an engine.
 
     `trees` are the code snapshots that users uploaded, `config_path` is the path of config.toml.
+    `keeper` keeps a standby up to date.
     """
     state, store, rules, apply = controller.state, controller.store, controller.rules, controller.apply
     forecaster, clock = controller.forecaster, controller.clock
@@ -54,6 +58,8 @@ def native_engine(controller: Controller, trees: TreeFiles, *, config_path: str)
         clock=clock,
         put_in_force=controller.reload,
         config_path=config_path,
+        keeper=keeper,
+        claim=controller.claim,
     )
     return Engine(
         site=site,
@@ -89,6 +95,7 @@ def native_engine(controller: Controller, trees: TreeFiles, *, config_path: str)
             clock=clock,
         ),
         steps=_steps(controller, submissions, waits),
+        standby=NativeStandby(keeper=keeper),
     )
 
 

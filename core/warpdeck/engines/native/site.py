@@ -10,23 +10,28 @@ from dataclasses import dataclass, field
 import msgspec
 
 from warpdeck._version import __version__
+from warpdeck.base.controller_starts import fenced_sentence
 from warpdeck.config import Decoded, rewrite, write
 from warpdeck.controller.loop.scheduler_statistics import SchedulerStatistics
+from warpdeck.controller.loop.site_claim import SiteClaim
 from warpdeck.controller.loop.site_rules import SiteRules
 from warpdeck.controller.presenters import site_tables, slurm_settings
 from warpdeck.controller.state.reservations import reservations
 from warpdeck.controller.state.state import State
+from warpdeck.model import Link
 from warpdeck.ports.caller import Caller, require_admin
-from warpdeck.ports.engine import Action, SiteSummary
+from warpdeck.ports.engine import CHANGES, Action, SiteSummary
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol import results
 from warpdeck.protocol.site_rows import EngineRow
+
+from .standby import StandbyKeeper, standby_problem
 
 log = logging.getLogger("warpdeck.api")
 
 MOST_UNREADABLE = 20
 """Maximum number of unreadable database rows that a summary lists."""
-EVERYTHING: Mapping[Action, str] = dict.fromkeys(Action, "")
+EVERYTHING: dict[Action, str] = dict.fromkeys(Action, "")
 Reload = Callable[[str], Awaitable[tuple[list[str], Decoded]]]
 """Puts the configuration of a file into force and returns the changes. Raises UserError."""
 
@@ -41,6 +46,8 @@ class NativeSite:
     clock: Callable[[], float]
     put_in_force: Reload
     config_path: str
+    claim: SiteClaim
+    keeper: StandbyKeeper | None = None
     amending: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while config.toml is changed and put into force."""
 
@@ -49,10 +56,17 @@ class NativeSite:
         return self.state.controller_id
 
     def capabilities(self) -> Mapping[Action, str]:
+        if problem := self._fence():
+            return EVERYTHING | dict.fromkeys(CHANGES, problem)
         return EVERYTHING
 
     def about(self) -> EngineRow:
-        return EngineRow(version=__version__)
+        return EngineRow(version=__version__, problem=self._fence() or self._standby_problem())
+
+    def _fence(self) -> str:
+        """Return why this controller may not change the site, and the next step; "" if it may."""
+        starts = self.state.starts
+        return "" if starts.fenced_by is None else fenced_sentence(starts.own, starts.fenced_by)
 
     def summary(self) -> SiteSummary:
         state = self.state
@@ -60,7 +74,14 @@ class NativeSite:
             jobs={job_state.value: count for job_state, count in state.index.in_state.items() if count},
             nodes=len(state.nodes),
             unreadable=[row.description for row in state.unreadable[:MOST_UNREADABLE]],
+            standby=self.keeper.row() if self.keeper else None,
+            epoch=state.starts.own.epoch,
+            fenced=state.starts.fenced_by is not None,
         )
+
+    def _standby_problem(self) -> str:
+        row = self.keeper.row() if self.keeper else None
+        return standby_problem(row) if row is not None else ""
 
     def count_request(self, kind: str, user: str, took_s: float) -> None:
         self.statistics.count_request(kind, user, took_s)
@@ -110,6 +131,13 @@ class NativeSite:
             await asyncio.to_thread(rewrite, self.config_path, message.changes, in_force=self.rules.config)
             log.info("configuration: amended by %s", caller.who.user)
             return await self._reloaded()
+
+    async def take_over(self, caller: Caller, message: ask.Takeover) -> results.TakenOver:
+        log.warning("%s takes over the site with this controller", caller.who.user)
+        start = await self.claim.take_over()
+        links = self.state.node_status.links
+        lost = [name for name in self.state.nodes if links.get(name) is not Link.UP]
+        return results.TakenOver(epoch=start.epoch, nodes=len(self.state.nodes), lost=sorted(lost))
 
     async def _reloaded(self) -> results.Reloaded:
         found, decoded = await self.put_in_force(self.config_path)

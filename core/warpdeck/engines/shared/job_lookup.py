@@ -11,7 +11,7 @@ from warpdeck.controller.presenters.terminal_watchers import may_watch
 from warpdeck.controller.state.state import State
 from warpdeck.model import Job, JobId, count_tasks, has_task
 from warpdeck.notation.values.job_ids import may_mean, parse_job_id
-from warpdeck.ports.caller import Principal, may_control, owner_text
+from warpdeck.ports.caller import NOT_YOURS, Principal, may_control, owner_text
 from warpdeck.ports.ports import Store
 
 
@@ -44,7 +44,9 @@ class JobLookup:
         job = await self.find(reference)
         if not may_control(who, job):
             raise UserError(
-                f"job {reference} belongs to {owner_text(who, job)}", "only its owner can see this"
+                f"job {reference} belongs to {owner_text(who, job)}",
+                "only its owner can see this",
+                code=NOT_YOURS,
             )
         return job
 
@@ -55,6 +57,7 @@ class JobLookup:
             raise UserError(
                 f"job {reference} belongs to {owner_text(who, job)}",
                 "admins can allow others to watch with [interactive] in config.toml",
+                code=NOT_YOURS,
             )
         return job
 

@@ -11,7 +11,7 @@ import msgspec
 
 from warpdeck.base.errors import UserError
 from warpdeck.model import ArraySpec, Job, Request
-from warpdeck.ports.caller import Principal, owner_text, owns
+from warpdeck.ports.caller import NOT_YOURS, Principal, owner_text, owns
 from warpdeck.protocol.job_rows import JobVariables
 
 
@@ -21,6 +21,7 @@ def check_owner(job: Job, *, who: Principal) -> None:
         raise UserError(
             f"job {job.label()} belongs to {owner_text(who, job)}; only the owner can see its environment",
             "environment variables may contain secrets",
+            code=NOT_YOURS,
         )
 
 
@@ -41,6 +42,7 @@ def asked_again(job: Job, *, who: Principal, task: int | None) -> Request:
         raise UserError(
             f"job {label} belongs to {owner_text(who, job)}; only the owner can submit it again",
             "submit its script as your own",
+            code=NOT_YOURS,
         )
     if request.pty is not None or request.holder not in ("", "hetjob"):
         raise UserError(

@@ -45,6 +45,7 @@ from .orders.orders import SlurmOrders
 from .output.job_links import JobLinks
 from .output.log_paths import LogFinder
 from .output.output import SlurmOutput
+from .processes.kept_sruns import KeptSruns
 from .processes.output_files import remove_old
 from .processes.sessions import SlurmSessions
 from .processes.steps import SlurmSteps
@@ -53,6 +54,7 @@ from .rest.source import RestSource
 from .settings import SlurmSettings
 from .site import SlurmSite
 from .site_gateway.client import SiteGateway
+from .standby import SlurmStandby
 from .submitting.job_folder import JobFolders
 from .submitting.opening import open_submissions, shared_folder
 from .submitting.recorded_code import RecordedCode
@@ -105,7 +107,7 @@ async def slurm_engine(
         )
         files = RunningFiles(cluster=made.cluster, poller=made.poller)
         links = _links(made, programs)
-        steps, upkeep, samplers = _steps(made), Upkeep(submissions), _samplers(made, programs)
+        steps, upkeep, samplers = _steps(made, programs), Upkeep(submissions), _samplers(made, programs)
         agents = _agents(made)
         looks = NodeLooks(cluster=made.cluster, commands=made.commands, allowance=made.allowance)
         await asyncio.to_thread(remove_old, shared_folder(settings))
@@ -243,6 +245,7 @@ def _engine(
             clock=clock,
         ),
         steps=steps,
+        standby=SlurmStandby(),
     )
 
 
@@ -335,8 +338,10 @@ def _waits(made: Gateway) -> SlurmWaits:
     return SlurmWaits(waits=waits, poller=made.poller)
 
 
-def _steps(made: Gateway) -> SlurmSteps:
+def _steps(made: Gateway, programs: Programs) -> SlurmSteps:
+    folder = os.path.join(made.paths.home, "steps")
     return SlurmSteps(
+        kept=KeptSruns(folder=folder, commands=made.commands, programs=programs),
         cluster=made.cluster,
         waits=_waits(made),
         commands=made.commands,

@@ -120,6 +120,9 @@ class SlurmSite:
     async def amend(self, caller: Caller, message: ask.Amend) -> results.Reloaded:
         raise _impossible(Action.AMEND)
 
+    async def take_over(self, caller: Caller, message: ask.Takeover) -> results.TakenOver:
+        raise _impossible(Action.TAKEOVER)
+
 
 def _impossible(action: Action) -> UserError:
     return UserError(IMPOSSIBLE[action], code=UNSUPPORTED)

@@ -54,9 +54,12 @@ def size_of(request: Request) -> int:
         *(request.script_args, request.argv, request.resources.nodelist, request.resources.exclude),
         request.snapshot.links if request.snapshot is not None else (),
     )
-    stored = request.parts.size_bytes if request.parts is not None else 0
-    single = len(request.script) + len(request.submit_line) + len(request.submit_host)
-    return stored + single + sum(sum(map(len, some)) for some in words if some)
+    size = len(request.script) + len(request.submit_line) + len(request.submit_host)
+    if request.parts is not None:
+        size += request.parts.size_bytes
+    for some in words:
+        size += sum(map(len, some)) if some else 0
+    return size
 
 
 def split(request: Request) -> tuple[Request, bytes | None]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import ClassVar, cast
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-from textual import events
+from textual import events, messages
 from textual.app import ComposeResult
 from textual.await_complete import AwaitComplete
 from textual.binding import BindingType
@@ -73,6 +73,15 @@ class Arrives(GatedScreen[ScreenResultType]):
         also close the screen below.
         """
         return AwaitComplete() if self.is_left else super().dismiss(result)
+
+    async def on_prune(self, event: messages.Prune) -> None:
+        """Cancel the workers of all widgets, before the first widget is removed.
+
+        Textual removes the innermost widgets first, and each widget cancels only its own workers. A worker that is still
+        running would therefore not find the widgets that it updates.
+        """
+        for widget in self.walk_children(with_self=True):
+            self.workers.cancel_node(widget)
 
     async def _stand(self) -> None:
         self.has_arrived = True
