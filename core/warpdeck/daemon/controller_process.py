@@ -23,6 +23,7 @@ from warpdeck.base.standby_files import serving_elsewhere
 from warpdeck.config import ConfigError, load
 from warpdeck.controller.events.events import NodeAdded
 from warpdeck.controller.launch.code_trees import TreeFiles
+from warpdeck.controller.launch.tree_collection import TreeCollector
 from warpdeck.controller.loop.adapters import Adapters
 from warpdeck.controller.loop.controller import Controller
 from warpdeck.daemon.collector import Collector
@@ -95,14 +96,15 @@ async def serve(paths: Paths, *, local_node: bool) -> None:
             mailer = Mailer(
                 controller.state, hub=controller.hub, rules=controller.rules, clock=controller.clock
             )
-            sending = group.create_task(mailer.run())
+            collector_of_trees = TreeCollector(state=controller.state, trees=trees, clock=controller.clock)
+            others = [group.create_task(mailer.run()), group.create_task(collector_of_trees.run()), reloads]
             leave_starter(paths)
             log.info("serving on %s", paths.socket)
             await stop.wait()
             await server.close()
             await standby.close()
-            reloads.cancel()
-            sending.cancel()
+            for each in others:
+                each.cancel()
             await exporter.close()
             loop_task.cancel()
     finally:
