@@ -68,6 +68,12 @@ class QuietFleet:
     def connect(self, node: Node) -> None:
         return None
 
+    def begin(self, start: wire.ControllerStart) -> None:
+        return None
+
+    def fence(self, reason: str) -> None:
+        return None
+
     async def remove(self, name: NodeName) -> None:
         return None
 

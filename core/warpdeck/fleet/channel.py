@@ -55,6 +55,14 @@ _Question = wire.AskHealth | wire.AskCurves | wire.AskMoment | stepwire.ReserveP
 _Answer = wire.Health | wire.Curves | wire.Moment | stepwire.PortReserved
 
 
+class Superseded(RemoteError):
+    """The agent obeys another start of the controller."""
+
+    def __init__(self, node: str, refused: wire.Refused) -> None:
+        super().__init__(node, refused.error or "its agent obeys another controller")
+        self.refused = refused
+
+
 class FrameReader(Protocol):
     """Protocol of a reader that read_frame accepts."""
 
@@ -117,15 +125,17 @@ class Channel:
         self._probes = PendingAnswers[bool | None]()
         self._answers = PendingAnswers[_Answer]()
 
-    async def greet(self, controller_id: str) -> wire.Welcome:
-        """Exchange Hello and Welcome. Raises RemoteError."""
-        self.send(wire.Hello(controller_id=controller_id, sample_interval_s=SAMPLE_S))
+    async def greet(self, controller_id: str, start: wire.ControllerStart) -> wire.Welcome:
+        """Exchange Hello and Welcome. Raises RemoteError, or Superseded if the agent obeys another start."""
+        self.send(wire.Hello(controller_id=controller_id, sample_interval_s=SAMPLE_S, start=start))
         try:
             async with asyncio.timeout(HELLO_S):
                 _, payload = await read_frame(self._reader)
             welcome = decode(payload)
         except (TimeoutError, asyncio.IncompleteReadError, OSError, asyncssh.Error, WireError) as error:
             raise RemoteError(self._name, f"the agent does not answer: {error or 'time-out'}") from error
+        if isinstance(welcome, wire.Refused):
+            raise Superseded(self._name, welcome)
         if not isinstance(welcome, wire.Welcome):
             raise RemoteError(self._name, getattr(welcome, "error", "") or "the agent sent invalid data")
         return welcome

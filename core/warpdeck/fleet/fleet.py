@@ -16,6 +16,7 @@ from typing import Any
 
 import asyncssh
 
+from warpdeck.base.controller_starts import SiteIdentity, supersedes
 from warpdeck.base.errors import RemoteError, UserError, WarpdeckError
 from warpdeck.base.paths import Paths
 from warpdeck.model import JobId, Node, NodeName
@@ -34,7 +35,7 @@ from warpdeck_agent.wire import steps as stepwire
 from warpdeck_agent.wire.paths import folder_containing
 
 from .calls import CallServer, accept_call
-from .channel import PROBE_S, Channel
+from .channel import PROBE_S, Channel, Superseded
 from .deploy import Progress, connect_ssh
 from .local import connect_local
 from .memory_trim import BurstCounter, MemoryTrimmer
@@ -116,14 +117,17 @@ class AgentFleet:
     def __init__(
         self,
         paths: Paths,
-        controller_id: str,
+        identity: SiteIdentity,
         rng: random.Random,
         *,
         on_ended: Callable[[], object] = gc.collect,
     ) -> None:
         """Create a fleet. `on_ended` is called to collect the garbage of ended links when there are many."""
         self._paths = paths
-        self._controller_id = controller_id
+        self._identity = identity
+        self._own_start = wire.ControllerStart()
+        self._fence = ""
+        """The reason why no links are kept; "" if they are."""
         self._rng = rng
         self._links: dict[NodeName, NodeConnection] = {}
         self._adding: dict[NodeName, NodeConnection] = {}
@@ -149,6 +153,8 @@ class AgentFleet:
 
         Errors of the first attempt are raised to the caller.
         """
+        if self._fence:
+            raise UserError(self._fence)
         if node.name in self._adding or node.name in self._links:
             raise UserError(f"node {node.name} already exists", "choose another --name")
         link = NodeConnection(node)
@@ -158,13 +164,33 @@ class AgentFleet:
                 welcome = await self._open(link, accept_host_key=accept_host_key, progress=progress)
         finally:
             del self._adding[node.name]
+        if self._fence:
+            self._drop(link)
+            raise UserError(self._fence)
         for gpu in welcome.inventory.gpus:
             await progress(f"GPU {gpu.index}: {gpu.name}")
         self._links[node.name] = link
         link.task = asyncio.get_running_loop().create_task(self._keep(link, welcome))
         return node, welcome
 
+    def begin(self, start: wire.ControllerStart) -> None:
+        """Connect as this start of the controller from now on. It ends a fence."""
+        self._own_start, self._fence = start, ""
+
+    def fence(self, reason: str) -> None:
+        """Close all links, and keep none from now on. Their nodes are reported as lost."""
+        self._fence = reason
+        links, self._links = self._links, {}
+        for link in links.values():
+            if link.task is not None:
+                link.task.cancel()
+            self._drop(link)
+            self._on_event((link.node.name, f"lost: {reason}"))
+
     def connect(self, node: Node) -> None:
+        if self._fence:
+            self._on_event((node.name, f"lost: {self._fence}"))
+            return
         link = self._links[node.name] = NodeConnection(node)
         link.task = asyncio.get_running_loop().create_task(self._keep(link, None))
 
@@ -285,10 +311,11 @@ class AgentFleet:
                 pause_s = PAUSE_S if isinstance(error, RateLimitExceeded) else backoff_s(attempt, self._rng)
                 reason = _reason(error)
                 log.info("%s: %s; next attempt in %.1f s", name, reason, pause_s)
-                self._on_event((name, f"lost: {reason}{NEXT_ATTEMPT} {max(1, round(pause_s))} s"))
+                if not self._fence:
+                    self._on_event((name, f"lost: {reason}{NEXT_ATTEMPT} {max(1, round(pause_s))} s"))
             finally:
                 self._drop(link)
-            if link.is_removed:
+            if link.is_removed or self._fence:
                 return
             welcome = None
             await asyncio.sleep(pause_s)
@@ -324,9 +351,13 @@ class AgentFleet:
                 self._wait_processed,
             )
             try:
-                welcome = await channel.greet(self._controller_id)
+                welcome = await channel.greet(self._identity.controller_id, self._own_start)
                 if not link.token_bucket.spend(0, messages=len(welcome.jobs) + len(welcome.steps)):
                     raise RateLimitExceeded(link.node.name)
+            except Superseded as error:
+                transport.close()
+                self._report_refusal(link, error.refused)
+                raise
             except BaseException:
                 transport.close()
                 raise
@@ -348,6 +379,17 @@ class AgentFleet:
             transport.close()
         raise RemoteError(link.node.name, "an agent of another version did not stop")
 
+    def _report_refusal(self, link: NodeConnection, refused: wire.Refused) -> None:
+        """Report that the node obeys another start of this controller, if that start is genuine.
+
+        A refusal by a compromised node is only an error of its own link.
+        """
+        holder = refused.holder
+        if supersedes(holder, self._own_start) and self._identity.is_genuine(holder):
+            self._on_event((link.node.name, refused))
+        else:
+            log.warning("%s: its agent obeys a controller that this site does not know", link.node.name)
+
     def _claim(self, link: NodeConnection, machine: str) -> None:
         """Record the machine behind a link. Raises UserError if another node already has that machine.
 
@@ -366,11 +408,14 @@ class AgentFleet:
         self, link: NodeConnection, accept_host_key: str, progress: Progress | None
     ) -> Transport:
         if not link.node.target:
-            return await connect_local(self._paths, claim=lambda machine: self._claim(link, machine))
+            hostname = link.node.hostname
+            return await connect_local(
+                self._paths, hostname, claim=lambda machine: self._claim(link, machine)
+            )
         return await connect_ssh(
             link.node.target,
             self._paths,
-            controller_id=self._controller_id,
+            controller_id=self._identity.controller_id,
             claim=lambda machine: self._claim(link, machine),
             accept_host_key=accept_host_key,
             progress=progress,

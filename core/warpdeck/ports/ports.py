@@ -82,6 +82,14 @@ class Waits(msgspec.Struct, frozen=True, kw_only=True):
         return Waits(since_unix=now, longest_this_s=waited_s, longest_before_s=self.longest_s(now))
 
 
+class PartsBlob(msgspec.Struct, frozen=True, kw_only=True):
+    """Large parts of a request of this user, encoded, and their digest (see `notation.request.large_parts`)."""
+
+    uid: int
+    sha256: str
+    content: bytes
+
+
 class Changes(msgspec.Struct, frozen=True, kw_only=True):
     """One transaction: rows to write, rows to delete, lines of history to append, and the next free id.
 
@@ -90,6 +98,8 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     requests: tuple[tuple[JobId, Request], ...] = ()
+    parts: tuple[PartsBlob, ...] = ()
+    """Large parts of these requests."""
     jobs: tuple[Job, ...] = ()
     gone_jobs: tuple[JobId, ...] = ()
     """Records of tasks that were split off, never started, and were merged into their array's record again.
@@ -111,6 +121,10 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
     created: tuple[CreatedObject, ...] = ()
     gone_created: tuple[CreatedObject, ...] = ()
     """Records of requests that are no longer needed."""
+    start: wire.ControllerStart | None = None
+    """A new start of the controller. It ends a fence."""
+    fenced_by: wire.ControllerStart | None = None
+    """The start that the agents obey instead of this controller."""
 
     def is_empty(self) -> bool:
         """Return whether there is nothing to commit."""
@@ -153,6 +167,10 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     """Rows that were set aside now or earlier."""
     created: tuple[CreatedObject, ...] = ()
     """Objects that requests have created, oldest first."""
+    start: wire.ControllerStart = wire.ControllerStart()
+    """The last committed start of the controller."""
+    fenced_by: wire.ControllerStart | None = None
+    """The start that the agents obey instead; None if the controller is not fenced."""
 
 
 class FinishedPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,6 +197,10 @@ class Store(Protocol):
 
         The number names a whole submission by its id, or the array task with that id.
         """
+        ...
+
+    async def parts(self, uid: int, sha256: str) -> bytes | None:
+        """Return large parts of a request of this user, or None if they are not stored any more."""
         ...
 
     async def jobs(self, numbers: Sequence[JobId]) -> list[Job]:
@@ -304,11 +326,15 @@ FleetEvent = tuple[
     | wire.Remark
     | wire.Sample
     | wire.Health
+    | wire.Refused
     | stepwire.StepReport
     | stepwire.StepFence
     | str,
 ]
-"""A message from a node, or "lost" when the link breaks. The link is restored automatically."""
+"""A message from a node, or "lost" when the link breaks. The link is restored automatically.
+
+`Refused` means that the node obeys another start of this controller, which is known to be genuine.
+"""
 SAMPLE_S = 1.0
 """Default interval in seconds between two samples of a node."""
 NodeCommand = (
@@ -355,6 +381,14 @@ class Fleet(Protocol):
 
     def connect(self, node: Node) -> None:
         """Keep a link to a node that was added earlier, and reconnect without end with capped back-off."""
+        ...
+
+    def begin(self, start: wire.ControllerStart) -> None:
+        """Connect as this start of the controller from now on."""
+        ...
+
+    def fence(self, reason: str) -> None:
+        """Close all links and do not connect again, because the agents obey another controller."""
         ...
 
     async def remove(self, name: NodeName) -> None: ...

@@ -136,6 +136,12 @@ class SimFleet:
         simulated.on_event = self._on_event
         self._spawn(self._live(simulated))
 
+    def begin(self, start: wire.ControllerStart) -> None:
+        """Do nothing; simulated nodes have one controller."""
+
+    def fence(self, reason: str) -> None:
+        """Do nothing; simulated nodes have one controller."""
+
     async def remove(self, name: NodeName) -> None:
         return None
 

@@ -24,6 +24,7 @@ from warpdeck.ports.ports import (
     UsageRecord,
     Waits,
 )
+from warpdeck_agent.wire import messages as wire
 
 
 class MemoryStore:
@@ -36,6 +37,7 @@ class MemoryStore:
         self._controller_id = controller_id
         self._next_job_id = 1
         self._jobs: dict[JobId, Job] = {}
+        self._parts: dict[tuple[int, str], bytes] = {}
         self._nodes: dict[NodeName, Node] = {}
         self._conditions: dict[NodeName, dict[float, Condition]] = {}
         self._journal: dict[JobId, list[JournalEntry]] = {}
@@ -47,6 +49,8 @@ class MemoryStore:
         self._usage: dict[tuple[str, str, str], UsageRecord] = {}
         self._runs: dict[tuple[JobId, int], Job] = {}
         self._steps: dict[tuple[JobId, int, int], Step] = {}
+        self._start = wire.ControllerStart()
+        self._fenced_by: wire.ControllerStart | None = None
 
     async def load(self, *, finished_since_unix: float) -> Loaded:
         jobs = [
@@ -67,6 +71,8 @@ class MemoryStore:
             usage=tuple(row for _, row in sorted(self._usage.items())),
             steps=tuple(step for _, step in sorted(self._steps.items()) if self._is_needed(step)),
             conditions=tuple(await self.conditions(math.inf)),
+            start=self._start,
+            fenced_by=self._fenced_by,
         )
 
     def _is_needed(self, step: Step) -> bool:
@@ -97,9 +103,14 @@ class MemoryStore:
         self._usage.update((row.key, row) for row in changes.usage)
         if changes.next_job_id is not None:
             self._next_job_id = changes.next_job_id
+        if changes.start is not None:
+            self._start, self._fenced_by = changes.start, None
+        if changes.fenced_by is not None:
+            self._fenced_by = changes.fenced_by
 
     def _commit_jobs(self, changes: Changes) -> None:
         self._jobs.update((job.id, job) for job in changes.jobs)
+        self._parts.update(((each.uid, each.sha256), each.content) for each in changes.parts)
         self._runs.update(((job.id, job.restarts), job) for job in changes.runs)
         for job_id in changes.gone_jobs:
             self._jobs.pop(job_id, None)
@@ -126,6 +137,9 @@ class MemoryStore:
     async def named(self, number: JobId) -> list[Job]:
         members = [job for _, job in sorted(self._jobs.items()) if job.array_job_id == number]
         return members or ([self._jobs[number]] if number in self._jobs else [])
+
+    async def parts(self, uid: int, sha256: str) -> bytes | None:
+        return self._parts.get((uid, sha256))
 
     async def jobs(self, numbers: Sequence[JobId]) -> list[Job]:
         return [self._jobs[number] for number in sorted(set(numbers)) if number in self._jobs]

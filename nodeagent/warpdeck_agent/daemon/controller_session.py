@@ -24,6 +24,7 @@ from warpdeck_agent.wire.outbox import Outbox
 from warpdeck_agent.wire.steps import OpenStep
 
 from .job_streams import JobStreams
+from .obeyed_controller import ObeyedController, refusal
 from .step_session import StepSession
 from .tree_uploads import TreeUploads
 
@@ -43,7 +44,10 @@ class SessionHost(Protocol):
     folders: FolderChecks
     process_starter: ProcessStarter
 
+    controller: ObeyedController
+
     async def welcome(self) -> wire.Welcome: ...
+    def end_replaced(self, start: wire.ControllerStart) -> None: ...
     def quit(self) -> None: ...
     def launch(self, request: wire.Launch) -> None: ...
     def upload(self, put: wire.PutTree) -> Upload: ...
@@ -61,6 +65,9 @@ class ControllerSession:
         self._writer = writer
         self._frames = Outbox(writer.write)
         self._draining = asyncio.Lock()
+        self._is_closed = False
+        self.start = wire.ControllerStart()
+        """The start of the controller, once it has sent Hello."""
         writer.transport.set_write_buffer_limits(high=STREAM_BUFFER_BYTES)
         self._streams = JobStreams(
             agent.jobs, agent.process_starter, self._write, self.tell, drain=self._drain
@@ -82,16 +89,23 @@ class ControllerSession:
             hello = decode(parse_json((await read_frame(self._reader))[1]))
             if not isinstance(hello, wire.Hello):
                 raise WireError("the first message must be hello")
+            self.start = hello.start
+            if self._refuses(hello):
+                return
             if hello.version != PROTOCOL_VERSION:
                 await self._answer_other_version()
                 return
             welcome = await self._agent.welcome()
+            if not self._agent.controller.obeys(hello) and self._refuses(hello):
+                return  # Another controller has come while the inventory was taken.
             take_over(self)
             self.tell(welcome)
             self._agent.jobs.steps.repeat_fences()  # nothing may be sent before Welcome
             self._agent.monitor.sample_every(hello.sample_interval_s)
-            while True:
+            while not self._is_closed:  # A controller that was replaced may have sent more frames before.
                 kind, payload = await read_frame(self._reader)
+                if self._is_closed:
+                    return
                 if kind == JSON:
                     self._dispatch(decode(parse_json(payload)))
                 else:
@@ -99,6 +113,19 @@ class ControllerSession:
         except (asyncio.IncompleteReadError, ConnectionError, WireError) as error:
             if isinstance(error, WireError):
                 self._write(json_frame({"t": "stream_end", "stream": 0, "error": str(error)}))
+
+    def _refuses(self, hello: wire.Hello) -> bool:
+        """Refuse a controller that the agent does not obey, and return whether it was refused."""
+        holder = self._agent.controller.refuses(hello)
+        if holder is None:
+            self._agent.end_replaced(hello.start)
+            return False
+        error = refusal(holder, hello.start)
+        if hello.start.epoch:
+            self.tell(wire.Refused(holder=holder, error=error))
+        else:  # An older controller does not know the message.
+            self.tell(wire.StreamEnd(stream=0, error=error))
+        return True
 
     async def _answer_other_version(self) -> None:
         """Handle a controller with another protocol version.
@@ -116,6 +143,7 @@ class ControllerSession:
 
     def close(self) -> None:
         """Close the connection and its streams."""
+        self._is_closed = True
         self._streams.close()
         self._uploads.abandon()
         self.steps.close()

@@ -10,6 +10,7 @@ import contextlib
 import os
 import pwd
 import signal
+import time
 import traceback
 from typing import Any, Awaitable, Callable, Dict, Optional
 
@@ -29,6 +30,7 @@ from warpdeck_agent.wire.messages import Key
 from warpdeck_agent.wire.steps import StepReport
 
 from .controller_session import ControllerSession
+from .obeyed_controller import ObeyedController
 from .step_session import StepSession
 
 CLEAN_S = 600.0
@@ -49,6 +51,7 @@ class Agent:
     def __init__(self, folder: str, build: str) -> None:
         self._spool = Spool(folder)
         self._build = build
+        self.controller = ObeyedController(self._spool)
         self._trees = TreeStore(self._spool.path)
         gpus = GpuWatch(GpuReader(lambda: self.jobs.launches.job_tags()))
         self.jobs = LaunchRegistry(
@@ -63,6 +66,7 @@ class Agent:
         self._stop = asyncio.Event()
         self._welcomed_without_gpus = False
         self._waiting_for_tree: Dict[str, Dict[Key, wire.Launch]] = {}
+        self._last_start = wire.ControllerStart()
 
     async def run(self) -> None:
         """Serve until a Quit message or a signal. Jobs continue afterwards."""
@@ -118,6 +122,7 @@ class Agent:
             inventory=inventory,
             jobs=self.jobs.launches.reports(),
             steps=self.jobs.steps.reports(),
+            starting=[list(key) for key in self.jobs.queue.under_way],
             pid=os.getpid(),
             user=_own_name(),
         )
@@ -170,11 +175,20 @@ class Agent:
                 self._session = None
             session.close()
 
+    def end_replaced(self, start: wire.ControllerStart) -> None:
+        """End the connection of another start of the controller, because the agent obeys `start` from now on."""
+        if self._session is not None and self._session.start != start:
+            self._session.close()
+            self._session = None
+
     def _take_over(self, session: ControllerSession) -> None:
         if self._session is not None:
             self._session.close()
         self._session = session
         self._waiting_for_tree.clear()  # The new controller sends its launches again.
+        if session.start != self._last_start:
+            self._last_start = session.start
+            self.jobs.queue.drop_prefetched()
 
     async def _tell_late_gpus(self) -> None:
         """Send a new Welcome to a controller that connected while the GPU driver was still starting."""
@@ -186,6 +200,7 @@ class Agent:
         while True:
             await asyncio.sleep(CLEAN_S)
             self.jobs.forgetting.clean()
+            self._trees.clean(self.jobs.queue.trees_in_use(), now_unix=time.time())
 
 
 async def _restart_on_error(work: Callable[[], Awaitable[None]]) -> None:

@@ -51,6 +51,8 @@ class LaunchQueue:
         self._on_end = on_end
         self._starting: Dict[Key, asyncio.Task[None]] = {}
         self._prefetched = PrefetchedLaunches(tell)
+        self._trees: Dict[Key, str] = {}
+        """Digest of the code of each launch that was not running yet when it was last looked at."""
         self._started_at = -CLOSE_S
         self._ended_early: Dict[Key, Dict[str, Any]] = {}
         self._stopped: Dict[Key, str] = {}
@@ -76,12 +78,23 @@ class LaunchQueue:
         if key in self._starting:
             return
         launch = self._launches.get(key)
+        if launch is None and request.tree is not None:
+            self._trees[key] = request.tree.sha256
         if launch is not None:
             self._tell(launch.report())
         elif request.behind:
             self._enqueue(request, key)
         elif key not in self._prefetched:
             self._begin(request, key)
+
+    def trees_in_use(self) -> Collection[str]:
+        """Return the digests of the code of all launches that are under way or wait for another launch."""
+        waiting = {key: tree for key, tree in self._trees.items() if self._is_waiting(key)}
+        self._trees = waiting
+        return set(waiting.values())
+
+    def _is_waiting(self, key: Key) -> bool:
+        return key in self._starting or key in self._prefetched
 
     @property
     def any_is_under_way(self) -> bool:
@@ -91,6 +104,13 @@ class LaunchQueue:
     def revoke(self, request: TakeBack) -> None:
         """Revoke prefetched launches. Launches that have already begun are not affected."""
         self._prefetched.revoke([(job_id, restarts) for job_id, restarts in request.launches])
+
+    def drop_prefetched(self) -> None:
+        """Drop the launches that wait for others, because another controller, or another start of it, has connected.
+
+        It sends those that it wants again. It may know nothing of the others.
+        """
+        self._prefetched.clear()
 
     def end_unbegun(self, key: Key, *, cause: str) -> None:
         """End a launch that has not begun.

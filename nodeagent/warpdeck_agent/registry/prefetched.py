@@ -46,6 +46,11 @@ class PrefetchedLaunches:
         """Return these launches, and all that wait behind them, to the controller."""
         self._tell_returned(key for first in keys for key in self._drop(first))
 
+    def clear(self) -> None:
+        """Drop all launches without a message to the controller."""
+        self._waiting.clear()
+        self._behind.clear()
+
     def close(self, gone: Key) -> None:
         """Return all launches that wait behind `gone` to the controller, because the node cannot run them."""
         follower = self._behind.get(gone)

@@ -3,6 +3,7 @@
 Launches may have subfolders of their own.
 
   D/agent.sock access.sock agent.lock agent.log identity tasks.sh task.sh supervisor.sock supervisor.lock
+  D/controller               the controller that the agent obeys (see `obeyed_controller`)
   D/minutes D/minutes.old    history of the last day (see `minute_history`)
   D/bin/ D/programs/         srun for jobs (see `job_programs`)
   D/jobs/table               a record for each launch (see `launch_table`)

@@ -6,8 +6,9 @@ defaults, so that neighboring versions understand each other. PROTOCOL_VERSION c
 longer enough.
 
 Handshake: the controller sends Hello. The agent answers with Welcome, which holds its inventory and every job
-that it still has. A Launch is idempotent by (job_id, restarts): if it arrives again, the agent reports the
-state of the existing launch. Every exited job is repeated in each Welcome until the controller sends Forget.
+that it still has, or with Refused if it obeys another start of the controller (see `epochs`). A Launch is
+idempotent by (job_id, restarts): if it arrives again, the agent reports the state of the existing launch. Every
+exited job is repeated in each Welcome until the controller sends Forget.
 
 Streams (see `frames`): OpenLog, OpenPty, OpenTunnel and PutTree choose an id. The bytes follow as data
 frames, and each side closes with StreamEnd. The receiver acknowledges data with StreamAck, and the sender
@@ -23,6 +24,8 @@ from typing import Any, Dict, List, Literal, Union, get_args
 from . import steps
 from .container import Container as Container
 from .container import Mount as Mount
+from .epochs import ControllerStart as ControllerStart
+from .epochs import Refused as Refused
 from .fields import build
 from .fields import encode as encode
 from .frames import WireError
@@ -87,6 +90,7 @@ class Hello:
     controller_id: str
     version: int = PROTOCOL_VERSION
     sample_interval_s: float = 1.0
+    start: ControllerStart = field(default_factory=ControllerStart)
     t: Literal["hello"] = "hello"
 
 
@@ -157,6 +161,8 @@ class Welcome:
     inventory: Inventory
     jobs: List[JobReport] = field(default_factory=list)
     steps: List[StepReport] = field(default_factory=list)
+    starting: List[List[int]] = field(default_factory=list)
+    """[job id, restarts] of the launches that are being started and have no report yet."""
     version: int = PROTOCOL_VERSION
     pid: int = 0
     user: str = ""
@@ -233,6 +239,7 @@ ControllerMessage = Union[
 _StepReports = Union[steps.StepReport, steps.StepFence, steps.PortReserved, steps.CallOpened]
 AgentMessage = Union[
     Welcome,
+    Refused,
     JobReport,
     NeedTree,
     LaunchFailed,

@@ -20,11 +20,13 @@ from warpdeck.config import Config
 from warpdeck.controller.launch.code_trees import TreeFiles
 from warpdeck.controller.loop.adapters import Adapters
 from warpdeck.controller.loop.controller import Controller
+from warpdeck.daemon.controller_process import begin_start
 from warpdeck.engines.native.engine import native_engine
 from warpdeck.fleet.fleet import AgentFleet
 from warpdeck.fleet.outputs import Outputs
 from warpdeck.ports.caller import Caller, Principal
 from warpdeck.protocol import requests as ask
+from warpdeck.standby.link import StandbyLink
 from warpdeck.store import SqliteStore
 
 NODE = "n1"
@@ -34,7 +36,8 @@ async def native_rig(home: Home) -> AsyncIterator[Rig]:
     """Yield a rig with a controller whose only node is this machine."""
     paths, trees = Paths(str(home.path)), TreeFiles(str(home.path / "trees"))
     store = await SqliteStore.open(paths.database)
-    fleet = AgentFleet(paths, await store.controller_id(), random.Random(1), on_ended=lambda: None)
+    starts = await begin_start(store)
+    fleet = AgentFleet(paths, starts.identity, random.Random(1), on_ended=lambda: None)
     adapters = Adapters(
         store=store,
         fleet=fleet,
@@ -42,10 +45,14 @@ async def native_rig(home: Home) -> AsyncIterator[Rig]:
         outputs=Outputs(fleet, paths.outputs),
         clock=time.time,
         submit_host="here",
+        starts=starts,
     )
     controller = Controller(adapters, config=Config())
     await controller.load()
-    engine = native_engine(controller, trees, config_path=paths.config)
+    standby = StandbyLink(
+        paths, store.log, controller_id=starts.identity.controller_id, on_superseded=lambda: None
+    )
+    engine = native_engine(controller, trees, config_path=paths.config, keeper=standby)
     uid = os.geteuid()
     user = Principal(user=pwd.getpwuid(uid).pw_name, uid=uid)
     admin = Caller(Principal(user=user.user, uid=uid, admin=True))

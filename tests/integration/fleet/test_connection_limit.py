@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from tests.support.waiting import eventually_async
 
+from warpdeck.base.controller_starts import SiteIdentity
 from warpdeck.base.paths import Paths
 from warpdeck.fleet.fleet import MAX_FIRST_ATTEMPTS, AgentFleet
 from warpdeck.model import Node, NodeName
@@ -47,7 +48,7 @@ async def test_further_connections_start_when_earlier_ones_have_finished(
     host: tuple[Silent, int], short_tmp: Path
 ) -> None:
     silent, port = host
-    fleet = AgentFleet(Paths(str(short_tmp)), "test", random.Random(1))
+    fleet = AgentFleet(Paths(str(short_tmp)), SiteIdentity("test"), random.Random(1))
     lost: list[object] = []
     fleet.start(lost.append, at_once)
     for number in range(MAX_FIRST_ATTEMPTS + MORE):

@@ -39,6 +39,7 @@ from warpdeck.notation.request.sweep import with_sweep
 from warpdeck.ports.ports import LAST_RUNS, MAX_CONDITIONS, Changes, JournalEntry, Store, UsageRecord, Waits
 from warpdeck.store import MemoryStore, SqliteStore
 from warpdeck.store.schema import MIGRATIONS
+from warpdeck_agent.wire.epochs import ControllerStart
 
 
 def make_job(number: int, *, ended_at: float | None = None, user: str = "ann") -> Job:
@@ -201,6 +202,44 @@ async def test_journal_entries_keep_their_order(store: Store) -> None:
     assert await store.journal(JobId(2)) == []
 
 
+async def test_starts_and_fences_are_kept_and_a_start_ends_a_fence(store: Store) -> None:
+    async def kept() -> tuple[ControllerStart, ControllerStart | None]:
+        loaded = await store.load(finished_since_unix=0.0)
+        return loaded.start, loaded.fenced_by
+
+    first, later = ControllerStart(epoch=1, instance="a", host="h", pid=2), ControllerStart(epoch=2)
+    assert await kept() == (ControllerStart(), None)
+    await store.commit(Changes(start=first))
+    assert await kept() == (first, None)
+    await store.commit(Changes(fenced_by=later))
+    assert await kept() == (first, later)
+    await store.commit(Changes(start=ControllerStart(epoch=3)))
+    assert await kept() == (ControllerStart(epoch=3), None)
+
+
+async def test_an_unreadable_start_leaves_a_fence_in_force(tmp_path: Path) -> None:
+    path = str(tmp_path / "state.db")
+    store = await SqliteStore.open(path)
+    await store.commit(Changes(start=ControllerStart(epoch=4)))
+    await store.commit(Changes(fenced_by=ControllerStart(epoch=5)))
+    with sqlite3.connect(path) as db:
+        db.execute("UPDATE meta SET value = '{' WHERE key IN ('start', 'fenced_by')")
+    db.close()
+    found = await store.starts()
+    await store.close()
+    assert (found.start.epoch, found.fenced_by) == (0, ControllerStart())
+
+
+async def test_the_secret_of_a_site_is_made_once(tmp_path: Path) -> None:
+    path = str(tmp_path / "state.db")
+    made = []
+    for _ in range(2):
+        store = await SqliteStore.open(path)
+        made.append(await store.site_secret())
+        await store.close()
+    assert made[0] == made[1] and len(made[0]) == 64
+
+
 async def test_a_removed_node_is_gone(store: Store) -> None:
     await store.commit(Changes(nodes=(Node(name=NodeName("a")), Node(name=NodeName("b")))))
     await store.commit(Changes(gone_nodes=(NodeName("a"),)))
@@ -308,6 +347,10 @@ async def test_the_migration_to_stored_sweeps_makes_ended_tasks_searchable(
         for script in MIGRATIONS[version + 1 :]:
             for table in re.findall(r"CREATE TABLE (\w+)", script):
                 old.execute(f"DROP TABLE {table}")
+            for index in re.findall(r"CREATE INDEX (\w+)", script):
+                old.execute(f"DROP INDEX IF EXISTS {index}")
+            for table, column in re.findall(r"ALTER TABLE (\w+) ADD COLUMN (\w+)", script):
+                old.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
         old.execute("ALTER TABLE past DROP COLUMN sweep")
         old.execute(f"PRAGMA user_version = {version}")
         old.commit()

@@ -192,6 +192,7 @@ class NodeDrained(msgspec.Struct, frozen=True, kw_only=True):
     name: NodeName
     reason: str
     gpus: tuple[int, ...] = ()
+    user: str = ""
 
 
 class NodeResumed(msgspec.Struct, frozen=True, kw_only=True):
@@ -250,6 +251,24 @@ class NodeLost(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
+class Fenced(msgspec.Struct, frozen=True, kw_only=True):
+    """An agent obeys another start of this controller, which this site has made."""
+
+    holder: wire.ControllerStart
+
+
+class ClaimEnded(msgspec.Struct, frozen=True, kw_only=True):
+    """The nodes had the time CLAIM_S to answer since this start. The others are not waited for any more."""
+
+    start: wire.ControllerStart
+
+
+class StartBegun(msgspec.Struct, frozen=True, kw_only=True):
+    """A person has decided that this controller takes over, with this start."""
+
+    start: wire.ControllerStart
+
+
 class Reported(msgspec.Struct, frozen=True, kw_only=True):
     """An agent's report on one launch."""
 
@@ -291,6 +310,9 @@ SiteEvent = (
     | ReservationsDue
     | NodeUp
     | NodeLost
+    | Fenced
+    | StartBegun
+    | ClaimEnded
 )
 Event = (
     Submitted

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from warpdeck.base.controller_starts import StartMaker
 from warpdeck.ports.ports import Fleet, OutputCollector, Store, TreeCache
 
 
@@ -22,3 +23,5 @@ class Adapters:
     """Returns Unix seconds."""
     submit_host: str
     """Host name of the machine on which the controller runs."""
+    starts: StartMaker | None = None
+    """Makes the starts of a controller of which copies may exist. A simulation has none."""

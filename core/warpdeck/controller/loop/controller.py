@@ -31,6 +31,7 @@ from .node_monitor import NodeMonitor
 from .planner import Planner
 from .reservation_manager import ReservationManager
 from .scheduler_statistics import SchedulerStatistics
+from .site_claim import SiteClaim
 from .site_rules import GROUPS_S, GroupsOf, RulesInForce, SiteRules, unix_groups
 from .wakeup import Wakeup
 
@@ -83,6 +84,9 @@ class Controller:
             hub=self.hub,
             wakeup=wakeup,
         )
+        self.claim = SiteClaim(
+            self.state, self.events, fleet=adapters.fleet, hub=self.hub, starts=adapters.starts
+        )
 
     @property
     def store(self) -> Store:
@@ -120,8 +124,7 @@ class Controller:
         """Serve until cancelled. From now on the controller keeps a connection to every known node."""
         self.fleet.start(self.nodes.post, self.events.wait_processed)
         self.outputs.start(lambda job_id, text: self.events.put(JournalNote(job_id=job_id, text=text)))
-        for node in self.state.nodes.values():
-            self.fleet.connect(node)
+        self.claim.connect()
         self.planner.wakeup.now()
         try:
             async with asyncio.TaskGroup() as group:

@@ -6,11 +6,13 @@ The module also sets the interval of each node's samples, and requests health re
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
-from warpdeck.controller.events.events import NodeLost, NodeUp, RequestHealth
+from warpdeck.base.controller_starts import fenced_sentence
+from warpdeck.controller.events.events import Fenced, NodeLost, NodeUp, RequestHealth
 from warpdeck.controller.events.node_messages import decode_node_message
 from warpdeck.controller.state.measurements import to_reading
 from warpdeck.controller.state.state import State
@@ -25,6 +27,8 @@ from .event_queue import EventQueue
 from .fences import Fences
 from .sample_rate import SampleRate
 from .wakeup import Wakeup
+
+log = logging.getLogger("warpdeck.controller")
 
 MAX_AT_ONCE = 300
 """Maximum number of requests per half minute. This is ten per second, in addition to the samples of all
@@ -93,10 +97,19 @@ class NodeMonitor:
                 self._queue.put(NodeUp(name=name, welcome=message))
                 self._effects.add([RequestHealth(node=name)])
                 self._effects.add(self._sampling.on_connect(name, nodes=len(self._state.nodes)))
+            case wire.Refused():
+                self._fence(message.holder)
             case stepwire.StepFence():
                 self._effects.add(self._fences.handle(name, message, self._state))
             case _:
                 self._queue.put(decode_node_message(name, message, received_unix=self._clock()))
+
+    def _fence(self, holder: wire.ControllerStart) -> None:
+        """Close all links at once, and record the fence. Without links, nothing can be launched, ended or forgotten."""
+        reason = fenced_sentence(self._state.starts.own, holder)
+        log.error("%s", reason)
+        self._queue.put(Fenced(holder=holder))
+        self._fleet.fence(reason)
 
     def request_health_of_all(self) -> None:
         """Request a health report of all nodes that are up, with the site's present settings."""

@@ -106,6 +106,8 @@ class Planner:
 
         The starts become part of the transaction.
         """
+        if not txn.state.may_start:
+            return None
         decided = self._array_fast_path.decide(txn.state, events, txn.now, successors=txn.successors)
         if decided is None:
             return None

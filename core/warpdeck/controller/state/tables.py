@@ -31,8 +31,10 @@ from warpdeck.model.step import Step
 from warpdeck.policy import NO_ESTIMATES
 from warpdeck.policy.priority.predict import Predictor
 from warpdeck.ports.ports import UnreadableRow, UsageRecord, Waits
+from warpdeck_agent.wire.epochs import ControllerStart
 
 from .suspect_nodes import SuspectNodes
+from .user_use import UserUse
 
 MAX_INTERNED = 10_000
 """Maximum number of different requests that are kept. A site has a few hundred."""
@@ -121,6 +123,17 @@ class RequestInterner:
         return self._resources.setdefault(requested, requested)
 
 
+class KnownStarts:
+    """The start of this controller, and the one that has fenced it (`base.controller_starts`)."""
+
+    def __init__(self) -> None:
+        self.own = ControllerStart()
+        self.fenced_by: ControllerStart | None = None
+        """The start that the agents obey instead; None if the controller is not fenced."""
+        self.unclaimed: dict[NodeName, None] = {}
+        """Nodes that have not answered yet since the start, while the controller waits for them."""
+
+
 class StateTables:
     """Unfinished and recently ended jobs, all nodes, and queries about them. `State` adds the changes."""
 
@@ -129,6 +142,7 @@ class StateTables:
         self.nodes: dict[NodeName, Node] = {}
         self.controller_id = ""
         """Random name of this installation; it stays the same across restarts."""
+        self.starts = KnownStarts()
         self.next_job_id = 1
         self.unreadable: tuple[UnreadableRow, ...] = ()
         self.site = Site()
@@ -136,6 +150,7 @@ class StateTables:
         """Usage of ended jobs, by account, user and QoS."""
         self.submitted: dict[tuple[str, str, str], int] = {}
         """Number of unfinished jobs and array tasks, by account, user and QoS."""
+        self.user_use = UserUse()
         self.request_interner = RequestInterner()
         self.reserved: dict[str, Reservation] = {}
         """Reservations created at run time. reservations.py returns these together with the configured ones.
@@ -186,9 +201,18 @@ class StateTables:
         return members or ([self.jobs[number]] if number in self.jobs else [])
 
     @property
+    def may_start(self) -> bool:
+        """Whether this controller may start jobs now."""
+        return self.starts.fenced_by is None and not self.starts.unclaimed
+
+    @property
     def has_to_plan(self) -> bool:
-        """Whether a job waits to start, or is suspended and waits to resume."""
-        return bool(self.index.pending) or bool(self.index.in_state.get(JobState.SUSPENDED))
+        """Whether a job waits to start, or is suspended and waits to resume.
+
+        This is False while the controller must not start jobs.
+        """
+        waits = bool(self.index.pending) or bool(self.index.in_state.get(JobState.SUSPENDED))
+        return waits and self.may_start
 
     @property
     def reacts_to_events(self) -> bool:

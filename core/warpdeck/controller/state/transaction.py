@@ -24,8 +24,10 @@ from warpdeck.model import (
     may_become,
 )
 from warpdeck.model.created_by_nonce import CreatedObject, RequestId, upsert_created
+from warpdeck.model.request import StoredParts
 from warpdeck.model.step import Step
-from warpdeck.ports.ports import Changes, JournalEntry, UsageRecord
+from warpdeck.ports.ports import Changes, JournalEntry, PartsBlob, UsageRecord
+from warpdeck_agent.wire.epochs import ControllerStart
 
 from .accounting import charge
 from .node_conditions import next_condition
@@ -40,6 +42,7 @@ class JobRows:
 
     def __init__(self) -> None:
         self.requests: dict[JobId, Request] = {}
+        self.parts: list[PartsBlob] = []
         self.jobs: dict[JobId, None] = {}
         self.gone_jobs: dict[JobId, None] = {}
         self.states_before: dict[JobId, JobState | None] = {}
@@ -60,6 +63,8 @@ class SiteRows:
         self.reservations: dict[str, None] = {}
         self.created: list[CreatedObject] = []
         self.gone_created: list[CreatedObject] = []
+        self.start: ControllerStart | None = None
+        self.fenced_by: ControllerStart | None = None
         self.has_new_ids = False
         """Whether the next free job id has changed."""
         self.has_new_waits = False
@@ -91,6 +96,11 @@ class Transaction:
         before = self._job_rows.requests.get(array_job_id)
         self._job_rows.requests[array_job_id] = request
         self._undo_log.append(lambda: _put_back(self._job_rows.requests, array_job_id, before))
+
+    def add_parts(self, uid: int, key: StoredParts, content: bytes) -> None:
+        """Add the large parts of a request of this user."""
+        self._job_rows.parts.append(PartsBlob(uid=uid, sha256=key.sha256, content=content))
+        self._undo_log.append(self._job_rows.parts.pop)
 
     def put_job(self, job: Job) -> Job:
         """Add or replace a job.
@@ -233,6 +243,22 @@ class Transaction:
                 CreatedObject(uid=uid, request_id=request_id, at_unix=self.now, job_id=0, label=name)
             )
 
+    def put_fence(self, holder: ControllerStart) -> None:
+        """Record that the agents obey this start instead of this controller."""
+        starts, before, row = self.state.starts, self.state.starts.fenced_by, self._site_rows.fenced_by
+        starts.fenced_by = self._site_rows.fenced_by = holder
+        self._undo_log.append(lambda: setattr(starts, "fenced_by", before))
+        self._undo_log.append(lambda: setattr(self._site_rows, "fenced_by", row))
+
+    def put_start(self, start: ControllerStart) -> None:
+        """Record a new start of this controller. It ends a fence."""
+        starts, own, fenced_by = self.state.starts, self.state.starts.own, self.state.starts.fenced_by
+        rows, row, fence_row = self._site_rows, self._site_rows.start, self._site_rows.fenced_by
+        starts.own, starts.fenced_by = start, None
+        rows.start, rows.fenced_by = start, None
+        self._undo_log.append(lambda: vars(starts).update(own=own, fenced_by=fenced_by))
+        self._undo_log.append(lambda: vars(rows).update(start=row, fenced_by=fence_row))
+
     def put_curve(self, curve: JobCurve) -> None:
         """Add the measurement curve of a share. Only the store keeps it."""
         self._job_rows.curves.append(curve)
@@ -263,6 +289,7 @@ class Transaction:
         conditions = state.node_status.conditions
         return Changes(
             requests=tuple(jobs.requests.items()),
+            parts=tuple(jobs.parts),
             jobs=tuple(state.jobs[job_id] for job_id in jobs.jobs if job_id in state.jobs),
             gone_jobs=tuple(jobs.gone_jobs),
             nodes=tuple(state.nodes[name] for name in site.nodes if name in state.nodes),
@@ -279,6 +306,8 @@ class Transaction:
             created=tuple(site.created),
             gone_created=tuple(site.gone_created),
             conditions=tuple(conditions[name] for name in site.conditions if name in conditions),
+            start=site.start,
+            fenced_by=site.fenced_by,
         )
 
     def changed_jobs(self) -> Iterable[JobId]:
