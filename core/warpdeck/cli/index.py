@@ -56,6 +56,7 @@ GROUPS = {
         "up": ("control", "start the controller, or the gateway to Slurm"),
         "down": ("control", "stop the controller or gateway; jobs keep running"),
         "status": ("control", "show the status of the controller or gateway"),
+        "recover": ("recover", "adopt the jobs that an older database does not know"),
         "takeover": ("takeover", "make the nodes obey this controller instead of a copy of it"),
         "shims": ("shims", "put sbatch, srun, squeue and the others on the PATH"),
         "completion": ("completion", "print the completion script for bash, zsh or fish"),

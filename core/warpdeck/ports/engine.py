@@ -88,6 +88,7 @@ class Action(StrEnum):
     RELOAD = "reload"
     AMEND = "amend"
     TAKEOVER = "takeover"
+    RECOVER = "recover"
 
 
 CHANGES = frozenset(
@@ -110,7 +111,7 @@ CHANGES = frozenset(
             Action.UNRESERVE,
             Action.RUN,
         ),
-        *(Action.SESSION, Action.STEP, Action.ALLOCATE, Action.RELOAD, Action.AMEND),
+        *(Action.SESSION, Action.STEP, Action.ALLOCATE, Action.RELOAD, Action.AMEND, Action.RECOVER),
     }
 )
 """The actions that change jobs, nodes or the configuration."""
@@ -126,6 +127,7 @@ class SiteSummary(NamedTuple):
     unreadable: list[str]
     epoch: int = 0
     fenced: bool = False
+    recovery: bool = False
 
 
 class EngineSite(Protocol):
@@ -170,6 +172,10 @@ class EngineSite(Protocol):
 
     async def amend(self, caller: Caller, message: ask.Amend) -> results.Reloaded:
         """Change the configuration file and put it into force. If that fails, the file is unchanged."""
+        ...
+
+    async def recover(self, caller: Caller, message: ask.Recover) -> results.Recovery:
+        """Adopt or discard the launches of the nodes that the database does not explain."""
         ...
 
     async def take_over(self, caller: Caller, message: ask.Takeover) -> results.TakenOver:

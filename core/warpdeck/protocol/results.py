@@ -19,6 +19,7 @@ from .site_rows import (
     PartitionRow,
     PriorityRow,
     QosRow,
+    RecoveredRow,
     ReservationRow,
     ShareRow,
     UseRow,
@@ -62,6 +63,19 @@ class ControllerStatus(Result, frozen=True, kw_only=True):
     """Number of this start of the controller. Agents obey the highest one."""
     fenced: bool = False
     """Whether the agents obey another controller. `engine.problem` says which one."""
+    recovery: bool = False
+    """Whether the database is older than launches on the nodes, so that no jobs start."""
+
+
+class Recovery(Result, frozen=True, kw_only=True):
+    """The launches that were, or would be, adopted or discarded, and the nodes that did not answer.
+
+    `needed` tells whether unknown launches are left, so that no jobs start.
+    """
+
+    jobs: list[RecoveredRow]
+    silent: dict[str, str] = {}
+    needed: bool = False
 
 
 class TakenOver(Result, frozen=True, kw_only=True):

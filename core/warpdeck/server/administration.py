@@ -43,6 +43,7 @@ def admin_handlers(engine: Engine) -> dict[type, Handler]:
         ask.ReservationRemove: direct(engine.nodes.unreserve),
         ask.Reload: reload,
         ask.Amend: amend,
+        ask.Recover: direct(engine.site.recover),
         ask.Takeover: direct(engine.site.take_over),
         ask.ConfigInForce: direct(engine.site.config),
         ask.Shutdown: _shutdown,

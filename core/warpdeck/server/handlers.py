@@ -153,6 +153,7 @@ async def _status(connection: Connection, message: ask.Status) -> results.Contro
         unreadable=site.unreadable,
         epoch=site.epoch,
         fenced=site.fenced,
+        recovery=site.recovery,
         engine=server.engine.site.about(),
     )
 

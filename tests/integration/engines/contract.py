@@ -254,6 +254,11 @@ class EngineContract:
         taken = await site.take_over(rig.admin, ask.Takeover())
         assert taken.epoch == site.summary().epoch > before and not site.summary().fenced
 
+    @needs(Action.RECOVER)
+    async def test_a_recovery_finds_nothing_if_the_database_explains_all_launches(self, rig: Rig) -> None:
+        found = await rig.engine.site.recover(rig.admin, ask.Recover(dry_run=True))
+        assert (found.jobs, found.silent, found.needed) == ([], {}, False)
+
     # ---- Submissions
 
     async def test_a_submitted_job_runs_and_its_end_is_recorded(self, rig: Rig) -> None:

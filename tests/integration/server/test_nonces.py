@@ -64,6 +64,7 @@ CREATES_NOTHING_TWICE = {
     "PutTree",
     "QosList",
     "Records",
+    "Recover",
     "Release",
     "Reload",
     "Requeue",

@@ -55,6 +55,7 @@ def native_engine(controller: Controller, trees: TreeFiles, *, config_path: str)
         put_in_force=controller.reload,
         config_path=config_path,
         claim=controller.claim,
+        recovery=controller.recovery,
     )
     return Engine(
         site=site,

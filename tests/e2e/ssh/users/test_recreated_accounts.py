@@ -43,7 +43,7 @@ REFUSALS = {
     "node_add": ADMINS_ONLY, "node_drain": ADMINS_ONLY, "node_resume": ADMINS_ONLY, "node_rm": ADMINS_ONLY,
     "reservation_make": ADMINS_ONLY,
     "reservation_rm": ADMINS_ONLY, "reload": ADMINS_ONLY, "amend": ADMINS_ONLY, "shutdown": ADMINS_ONLY, "config": ADMINS_ONLY,
-    "takeover": ADMINS_ONLY,
+    "takeover": ADMINS_ONLY, "recover": ADMINS_ONLY,
     "run": "", "salloc": "", "session": "", "put_tree": "",
 }  # fmt: skip
 """Requests that the new carol is refused, and the messages. The last four are about her own objects, with
@@ -235,7 +235,7 @@ def refused_messages(old: RecreatedSite) -> dict[str, list[dict[str, Any]]]:
         **{kind: [{"name": "x"}] for kind in ("node_resume", "node_rm", "reservation_rm")},
         "reservation_make": [{"reservation": reservation}],
         "amend": [{"changes": [{"path": ["accounts", "x"]}]}],
-        **{kind: [{}] for kind in ("reload", "shutdown", "config", "takeover")},
+        **{kind: [{}] for kind in ("reload", "shutdown", "config", "takeover", "recover")},
         "run": [{"words": ["--no-such-option"], "errors": 900}],
         **{kind: [{"words": ["--no-such-option"]}] for kind in ("salloc", "session")},
         "put_tree": [{"tree": "no tree", "sha256": "", "size_bytes": 1}],
