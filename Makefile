@@ -1,4 +1,4 @@
-# make run | demo | test | test-all | lint | check | docs | bench | screenshots | pictures | fmt | clean
+# make run | demo | test | test-all | lint | check | docs | bench | screenshots | pictures | release | audit | fmt | clean
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -13,7 +13,7 @@ TESTS := -n 4 --dist loadscope --no-loadscope-reorder
 # Else every command that a test starts would compile all of us anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run demo test test-system test-all check lint docs bench screenshots pictures fmt clean tools
+.PHONY: run demo test test-system test-all check lint docs bench screenshots pictures release audit fmt clean tools
 
 run: $(VENV)/.run
 	$(BIN)/warpdeck
@@ -64,6 +64,23 @@ pictures: $(VENV)/.dev
 fmt: $(VENV)/.dev
 	$(BIN)/ruff format $(SOURCES)
 	$(BIN)/ruff check --fix $(SOURCES)
+
+# The wheel, which has the same bytes wherever and whenever this commit is built, a list of what it installs (a software bill of
+# materials in the CycloneDX format, and a file of requirements), and their checksums.
+release: $(VENV)/.dev
+	rm -rf build/release && mkdir -p build/release
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/release .
+	$(PYTHON) -m venv build/release/installed
+	build/release/installed/bin/pip install --quiet build/release/warpdeck-*.whl
+	build/release/installed/bin/pip freeze --exclude warpdeck > build/release/requirements.txt
+	$(BIN)/cyclonedx-py environment --output-reproducible --pyproject pyproject.toml --output-file build/release/sbom.cdx.json \
+		build/release/installed/bin/python
+	rm -r build/release/installed
+	cd build/release && sha256sum * > SHA256SUMS
+
+# Looks up the known vulnerabilities of the packages of a release. It needs the internet.
+audit: release
+	$(BIN)/pip-audit --strict --progress-spinner off --disable-pip --no-deps --requirement build/release/requirements.txt
 
 tools:
 	sh tests/setup.sh

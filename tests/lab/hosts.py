@@ -38,7 +38,7 @@ class Lab:
         self.count = count
         self.gpus = gpus
         library = build_fake_nvml(self.base / "nvml")
-        self._environ = {**os.environ, "HOSTS_BASE": str(self.base), "HOSTS_NVML": str(library.parent)}
+        self.environ = {**os.environ, "HOSTS_BASE": str(self.base), "HOSTS_NVML": str(library.parent)}
         self._users = 0
         for host in range(1, count + 1):
             (self.base / str(host)).mkdir()
@@ -49,7 +49,7 @@ class Lab:
     def _start_keeper(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             [str(SCRIPT), "keep"],
-            env=self._environ,
+            env=self.environ,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -63,7 +63,7 @@ class Lab:
         with log.open("wb") as file:
             result = subprocess.run(
                 [str(SCRIPT), *argv],
-                env=self._environ,
+                env=self.environ,
                 check=False,
                 stdin=subprocess.DEVNULL,
                 stdout=file,
@@ -72,11 +72,15 @@ class Lab:
             )
         assert result.returncode == 0, f"hosts.sh {' '.join(argv)}: {log.read_text()}"
 
+    def command(self, host: int, *argv: str) -> list[str]:
+        """Return the command that runs another command as root in all namespaces of the host."""
+        return [str(SCRIPT), "exec", str(host), *argv]
+
     def on(self, host: int, *argv: str) -> str:
         """Return the output of a command that runs as root in all namespaces of the host."""
         result = subprocess.run(
-            [str(SCRIPT), "exec", str(host), *argv],
-            env=self._environ,
+            self.command(host, *argv),
+            env=self.environ,
             check=False,
             capture_output=True,
             text=True,

@@ -300,7 +300,7 @@ class StaticCore:
         await asyncio.Event().wait()
 
     async def past(self, query: FinishedQuery, *, counted: bool = False) -> PastJobs:
-        fits = holds(query.clauses)
+        fits = holds(query.clauses, now=NOW)
         rows = [row for row in past() if query.user in (None, row.user) and fits(row)]
         return PastJobs(jobs=rows[: query.limit], total=len(rows) if counted else None)
 

@@ -16,6 +16,7 @@ from warpdeck_agent.client.access import connect_path
 
 from .errors import UserError
 from .paths import OWN, SLURM, Paths, start_refusal
+from .standby_files import serving_elsewhere
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,6 +60,8 @@ def ensure_running(paths: Paths, *, local_node: bool = True) -> bool:
     if is_running(paths):
         return False
     paths.check_engine()
+    if elsewhere := serving_elsewhere(paths):
+        raise elsewhere
     engine, daemon = paths.engine, paths.daemon
     if host := other_host(paths):
         raise UserError(
@@ -164,11 +167,16 @@ def running_pid(paths: Paths) -> int:
 
 
 def other_host(paths: Paths) -> str:
-    """Return the name of the other machine on which a gateway holds the home's lock, or "".
+    """Return the name of the other machine on which the home's gateway runs, or "".
 
     Login nodes often share the folders of their users, but a socket serves one machine only.
     """
-    host = " ".join(_lock_holder(paths)[1:])
+    holder = _lock_holder(paths)
+    if not holder and paths.engine == SLURM:
+        from .home_owner import owning_host  # It is needed only if no process of this machine has the lock.
+
+        return owning_host(paths)
+    host = " ".join(holder[1:])
     return "" if host == os.uname().nodename else host
 
 

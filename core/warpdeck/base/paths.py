@@ -125,6 +125,36 @@ class Paths:
         return os.path.join(self.home, "known_hosts")
 
     @property
+    def standby_settings(self) -> str:
+        """The standby of this controller (see standby_files)."""
+        return os.path.join(self.home, "standby.json")
+
+    @property
+    def successor(self) -> str:
+        """The machine that has taken over from this one."""
+        return os.path.join(self.home, "successor.json")
+
+    @property
+    def standby_role(self) -> str:
+        """The controller of which this home is the standby."""
+        return os.path.join(self.home, "standby-of.json")
+
+    @property
+    def standby_contact(self) -> str:
+        """The last message of the controller of which this home is the standby."""
+        return os.path.join(self.home, "standby-contact.json")
+
+    @property
+    def taken_over(self) -> str:
+        """The takeover since which the controller of this home serves the site."""
+        return os.path.join(self.home, "taken-over.json")
+
+    @property
+    def keys(self) -> str:
+        """Private keys for SSH to nodes that a standby got from its controller."""
+        return os.path.join(self.home, "keys")
+
+    @property
     def snapshots(self) -> str:
         """This user's snapshot store, a bare git repository."""
         return self._of_user("snapshots.git")

@@ -36,6 +36,12 @@ def open_to_all(paths: Paths) -> None:
         ) from error
 
 
+def is_open_to_all(paths: Paths) -> bool:
+    """Return whether root has opened the home to all users."""
+    found = os.stat(paths.home)
+    return found.st_uid == 0 and stat.S_IMODE(found.st_mode) == SHARED_MODE
+
+
 def open_site_gateway(paths: Paths) -> None:
     """Create or open the home directory of a site gateway to Slurm. It needs no rights, but only root can create the usual
     home. Raises UserError.

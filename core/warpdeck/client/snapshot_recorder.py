@@ -50,7 +50,7 @@ NOBODY_WAITS = {"not_found", "not_recording"}
 PAUSE_S = 0.2
 MAX_NOTE_CHARS = 500
 NICE = 3
-"""Niceness, with which the process gets half the CPU share of others. So loops of submissions have priority,
+"""Least niceness, with which the process gets half the CPU share of others. So loops of submissions have priority,
 but a busy login node does not delay the jobs much.
 """
 MAX_FOLDERS = 64
@@ -69,7 +69,8 @@ def main(home: str, line: str) -> None:
         if hand_over(paths, line) or time.monotonic() > deadline:
             return
         time.sleep(PAUSE_S / 10)
-    os.setpriority(os.PRIO_PROCESS, 0, NICE)
+    if os.getpriority(os.PRIO_PROCESS, 0) < NICE:  # only root may lower the niceness
+        os.setpriority(os.PRIO_PROCESS, 0, NICE)
     Recorder(paths).run(line)
 
 

@@ -11,27 +11,36 @@ import secrets
 import socket
 import sys
 import time
+from collections.abc import Coroutine
 from functools import partial
+from typing import Any
 
+from warpdeck.backup.pending import finish_moves
 from warpdeck.base.controller_starts import SiteIdentity, StartMaker, fenced_sentence
 from warpdeck.base.errors import UserError
+from warpdeck.base.passwd import name_of
 from warpdeck.base.paths import OWN, Paths
 from warpdeck.base.site_seal import SiteSeal
+from warpdeck.base.standby_files import serving_elsewhere
 from warpdeck.config import ConfigError, load
 from warpdeck.controller.events.events import NodeAdded
 from warpdeck.controller.launch.code_trees import TreeFiles
+from warpdeck.controller.launch.tree_collection import TreeCollector
 from warpdeck.controller.loop.adapters import Adapters
 from warpdeck.controller.loop.controller import Controller
 from warpdeck.daemon.collector import Collector
 from warpdeck.daemon.home_process import argument_parser, handle_signals, leave_starter, run_process
 from warpdeck.daemon.mailer import Mailer
 from warpdeck.daemon.prometheus_exporter import Exporter
+from warpdeck.daemon.retention import Retention
 from warpdeck.engines.native.engine import native_engine
 from warpdeck.fleet.fleet import AgentFleet
 from warpdeck.fleet.outputs import Outputs
 from warpdeck.model import Node, NodeName
+from warpdeck.ports.caller import Principal
 from warpdeck.ports.ports import Changes
 from warpdeck.server.server import ApiServer
+from warpdeck.standby.link import StandbyLink
 from warpdeck.store import SqliteStore
 
 log = logging.getLogger("warpdeck")
@@ -45,13 +54,20 @@ async def serve(paths: Paths, *, local_node: bool) -> None:
     ready.
     """
     stop, reload_requested = handle_signals()
+    if finish_moves(paths.home):
+        log.warning("finished a restore that was killed")
     decoded = load(paths.config)
     for warning in decoded.warnings:
         log.warning("%s", warning.sentence(paths.config))
     check_database(paths)
+    if elsewhere := serving_elsewhere(paths):
+        raise elsewhere
     store = await SqliteStore.open(paths.database)
     collector = Collector()
     try:
+        controller_id = await store.controller_id()
+        standby = StandbyLink(paths, store.log, controller_id=controller_id, on_superseded=stop.set)
+        await standby.check_successor()
         starts = await begin_start(store)
         fleet = AgentFleet(paths, starts.identity, random.Random(), on_ended=collector.collect)
         trees = TreeFiles(paths.trees)
@@ -67,33 +83,44 @@ async def serve(paths: Paths, *, local_node: bool) -> None:
         controller = Controller(adapters, config=decoded.config, config_lines=decoded.lines)
         with collector.loading():
             await controller.load()
-        engine = native_engine(controller, trees, config_path=paths.config)
+        engine = native_engine(controller, trees, config_path=paths.config, keeper=standby)
         server = ApiServer(engine, paths, stop=stop, clock=time.time)
         fleet.answer_calls(server.serve_call)
         async with asyncio.TaskGroup() as group:
+            await standby.start()
             loop_task = group.create_task(controller.run())
-            reloads = group.create_task(_reload_on(reload_requested, controller, paths))
+            reloads = group.create_task(_reload_on(reload_requested, controller, server))
             if local_node and not controller.state.nodes:
                 await _add_this_machine(controller)
             await server.start()
             exporter = Exporter(controller.state, statistics=controller.statistics, hub=controller.hub)
             controller.rules.on_reload = exporter.apply_config
             await exporter.apply_config(controller.config)
-            mailer = Mailer(
-                controller.state, hub=controller.hub, rules=controller.rules, clock=controller.clock
-            )
-            sending = group.create_task(mailer.run())
+            services = [group.create_task(work) for work in _services(controller, store, trees)]
             leave_starter(paths)
             log.info("serving on %s", paths.socket)
             await stop.wait()
             await server.close()
-            reloads.cancel()
-            sending.cancel()
+            await standby.close()
+            for each in (reloads, *services):
+                each.cancel()
             await exporter.close()
             loop_task.cancel()
     finally:
         await store.close()
         collector.close()
+
+
+def _services(
+    controller: Controller, store: SqliteStore, trees: TreeFiles
+) -> list[Coroutine[Any, Any, None]]:
+    """Return the tasks besides the controller's own: mail, the purge of ended jobs, and the removal of unneeded code."""
+    state, rules, clock = controller.state, controller.rules, controller.clock
+    return [
+        Mailer(state, hub=controller.hub, rules=rules, clock=clock).run(),
+        Retention(state, purger=store.purger, rules=rules, clock=clock).run(),
+        TreeCollector(state=state, trees=trees, clock=clock).run(),
+    ]
 
 
 async def begin_start(store: SqliteStore) -> StartMaker:
@@ -134,18 +161,26 @@ def check_database(paths: Paths) -> None:
         )
 
 
-async def _reload_on(reload_requested: asyncio.Event, controller: Controller, paths: Paths) -> None:
-    """Reload the configuration after each SIGHUP. No caller waits for an answer, so errors are logged."""
+async def _reload_on(reload_requested: asyncio.Event, controller: Controller, server: ApiServer) -> None:
+    """Reload the configuration after each SIGHUP. No caller waits for an answer, so errors are logged.
+
+    Root and the controller's own user can send the signal. The kernel does not tell which of them has sent it.
+    """
+    uid = os.geteuid()
+    sender = Principal(user=name_of(uid), uid=uid, admin=True)
     while True:
         await reload_requested.wait()
         reload_requested.clear()
         try:
-            await controller.reload(paths.config)
-        except ConfigError as error:
-            for problem in error.problems:
-                log.error("configuration not loaded: %s", problem.sentence(error.file))
+            changes, _ = await controller.reload(server.paths.config)
+            server.audit.reloaded_by_signal(sender, changes)
         except UserError as error:
-            log.error("configuration not loaded: %s", error)
+            server.audit.reloaded_by_signal(sender, error)
+            problems = error.problems if isinstance(error, ConfigError) else ()
+            for problem in problems:
+                log.error("configuration not loaded: %s", problem.sentence(server.paths.config))
+            if not problems:
+                log.error("configuration not loaded: %s", error)
 
 
 async def _add_this_machine(controller: Controller) -> None:

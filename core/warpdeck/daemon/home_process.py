@@ -19,7 +19,8 @@ import uvloop
 from warpdeck.base.controller_daemon import take_lock
 from warpdeck.base.engine_choice import claim_home
 from warpdeck.base.errors import StoreError, UserError
-from warpdeck.base.paths import Paths
+from warpdeck.base.home_owner import owned
+from warpdeck.base.paths import SLURM, Paths
 from warpdeck.daemon.log_limit import RateLimit
 from warpdeck.fleet.openfiles import raise_limit
 
@@ -58,7 +59,7 @@ def run_process(paths: Paths, serve: Callable[[], Coroutine[Any, Any, None]]) ->
         take_lock(paths)
         start_log(paths)
         raise_limit()
-        with _claimed(paths), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        with _owned(paths), _claimed(paths), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(serve())
         gc.freeze()  # With frozen objects the interpreter skips one more full collection at its exit.
     except* (UserError, StoreError, OSError) as group:
@@ -68,6 +69,11 @@ def run_process(paths: Paths, serve: Callable[[], Coroutine[Any, Any, None]]) ->
         status = 1
         log.exception("a bug ended the %s", paths.daemon)
     return status
+
+
+def _owned(paths: Paths) -> contextlib.AbstractContextManager[None]:
+    """Own the home among all machines that share it. The home of a controller is on a local disk."""
+    return owned(paths) if paths.engine == SLURM else contextlib.nullcontext()
 
 
 @contextlib.contextmanager

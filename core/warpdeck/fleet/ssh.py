@@ -28,6 +28,9 @@ SSH_KEEPALIVE_S = 30
 """Interval in seconds of keepalive messages over SSH. A host with a running kernel but a hanging sshd is
 detected after about a minute and a half.
 """
+DEFAULT_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa")
+"""Names of the private keys in ~/.ssh that are used without any setting."""
+_IDENTITY = re.compile(r"^\s*IdentityFile[\s=]+\"?([^\"\n]+?)\"?\s*$", re.IGNORECASE | re.MULTILINE)
 USER_KNOWN_HOSTS, SITE_KNOWN_HOSTS = "~/.ssh/known_hosts", "/etc/ssh/ssh_known_hosts"
 MAX_HOPS = 8
 """Maximum number of jump hosts in a row. The limit stops a ProxyJump that refers to itself."""
@@ -66,6 +69,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     known_hosts: tuple[str, ...]
     ciphers: tuple[str, ...]
     """The allowed ciphers, beginning with the cheapest ciphers for the short messages of an agent."""
+    keys: tuple[asyncssh.SSHKeyPair, ...] = ()
+    """The user's own keys for this host."""
 
 
 def parse_target(text: str) -> SshTarget:
@@ -128,6 +133,7 @@ async def _route(target: SshTarget) -> Route:
         known_hosts=tuple(known)
         if isinstance(known, list) and known
         else (os.path.expanduser(USER_KNOWN_HOSTS),),
+        keys=tuple(found.client_keys or ()),
     )
 
 
@@ -152,6 +158,8 @@ async def _hop(
         "keepalive_interval": KEEPALIVE_S,
         "keepalive_count_max": KEEPALIVE_COUNT,
     }
+    if copied := copied_keys(paths):
+        options["client_keys"] = [*route.keys, *copied]
     try:
         connection = await asyncssh.connect(**options, known_hosts=known.read())
     except asyncssh.HostKeyNotVerifiable as error:
@@ -163,6 +171,32 @@ async def _hop(
     else:
         connection.set_tunnel(via)
     return connection
+
+
+def private_keys(paths: Paths) -> list[str]:
+    """Return the files with the private keys that connections may use: the user's own, and copied ones."""
+    named = [os.path.expanduser(f"~/.ssh/{name}") for name in DEFAULT_KEYS]
+    try:
+        with open(os.path.expanduser("~/.ssh/config"), encoding="utf-8", errors="replace") as file:
+            named += [os.path.expanduser(name) for name in _IDENTITY.findall(file.read())]
+    except OSError:
+        pass  # There is no configuration.
+    if os.path.isdir(paths.keys):
+        named += [entry.path for entry in os.scandir(paths.keys)]
+    by_name = {os.path.basename(path): path for path in named if os.path.isfile(path)}
+    return sorted(by_name.values())
+
+
+def copied_keys(paths: Paths) -> list[asyncssh.SSHKeyPair]:
+    """Return the keys that a standby got from its controller. Keys with a passphrase are left out."""
+    found: list[asyncssh.SSHKeyPair] = []
+    if os.path.isdir(paths.keys):
+        for entry in sorted(os.scandir(paths.keys), key=lambda each: each.name):
+            try:
+                found += asyncssh.load_keypairs([entry.path])
+            except (OSError, ValueError, asyncssh.Error):
+                continue
+    return found
 
 
 def _use_tcp_keepalive(connection: asyncssh.SSHClientConnection) -> None:

@@ -33,7 +33,8 @@ from warpdeck.protocol import requests as ask
 from warpdeck.protocol import results
 from warpdeck.protocol.job_rows import JobDetail, JobRow, JobVariables, LiveStep, PastJobs, UsageCurves
 from warpdeck.protocol.node_rows import NodeFacts, NodeRow, PastNodeRow
-from warpdeck.protocol.site_rows import EngineRow, ForecastRow
+from warpdeck.protocol.site_rows import EngineRow, ForecastRow, QuotaRow
+from warpdeck.protocol.standby_rows import StandbyRow
 
 from .caller import Caller, Principal
 from .engine_streams import ByteSource, CommandText, EndedStep, HeldAllocation, RunningStep
@@ -87,6 +88,9 @@ class Action(StrEnum):
     CONFIG = "config"
     RELOAD = "reload"
     AMEND = "amend"
+    STANDBY = "standby"
+    STANDBY_SET = "standby_set"
+    STANDBY_REMOVE = "standby_rm"
     TAKEOVER = "takeover"
     RECOVER = "recover"
 
@@ -111,7 +115,8 @@ CHANGES = frozenset(
             Action.UNRESERVE,
             Action.RUN,
         ),
-        *(Action.SESSION, Action.STEP, Action.ALLOCATE, Action.RELOAD, Action.AMEND, Action.RECOVER),
+        *(Action.SESSION, Action.STEP, Action.ALLOCATE, Action.RELOAD, Action.AMEND, Action.STANDBY_SET),
+        Action.RECOVER,
     }
 )
 """The actions that change jobs, nodes or the configuration."""
@@ -120,11 +125,12 @@ UNSUPPORTED = "unsupported"
 
 
 class SiteSummary(NamedTuple):
-    """The numbers of jobs by state and of nodes, the database rows that could not be read, and the epoch."""
+    """The numbers of jobs by state and of nodes, the unreadable database rows, the epoch, and the standby."""
 
     jobs: dict[str, int]
     nodes: int
     unreadable: list[str]
+    standby: StandbyRow | None = None
     epoch: int = 0
     fenced: bool = False
     recovery: bool = False
@@ -145,8 +151,16 @@ class EngineSite(Protocol):
         """
         ...
 
+    def with_rights(self, who: Principal) -> Principal:
+        """Return the user with the rights that the configuration gives this user now."""
+        ...
+
     def about(self) -> EngineRow:
         """Return the scheduler's name and version, and the age of its data."""
+        ...
+
+    def quota(self, who: Principal) -> QuotaRow | None:
+        """Return what the caller keeps and its limits, or None if the scheduler has no such quotas."""
         ...
 
     def summary(self) -> SiteSummary: ...
@@ -181,6 +195,16 @@ class EngineSite(Protocol):
     async def take_over(self, caller: Caller, message: ask.Takeover) -> results.TakenOver:
         """Make the nodes obey this controller instead of another one with the same identity."""
         ...
+
+
+class EngineStandby(Protocol):
+    """The copy of the scheduler's state on a second machine."""
+
+    async def look(self, caller: Caller, message: ask.Standby) -> results.StandbyInfo: ...
+    async def set_up(
+        self, caller: Caller, message: ask.StandbySet, progress: Progress
+    ) -> results.StandbyInfo: ...
+    async def remove(self, caller: Caller, message: ask.StandbyRemove) -> results.Result: ...
 
 
 class EngineAccounting(Protocol):
@@ -428,3 +452,4 @@ class Engine:
     output: EngineOutput
     sessions: EngineSessions
     steps: EngineSteps
+    standby: EngineStandby

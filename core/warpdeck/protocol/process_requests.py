@@ -62,6 +62,9 @@ class Srun(Creating[dict[str, Any]], frozen=True, kw_only=True, tag="srun"):
     has_input: bool = False
     files: dict[str, str] = msgspec.field(default_factory=dict)
     writes: Annotated[tuple[str, ...], msgspec.Meta(max_length=16)] | None = None
+    rows: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 24
+    """The size of the client's terminal, which a task with --pty has from its start."""
+    cols: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 80
 
 
 class Session(Creating[OpenedJob], frozen=True, kw_only=True, tag="session"):

@@ -37,6 +37,7 @@ from operator import or_
 from typing import Any
 
 from . import results
+from .audit_requests import Audit as Audit
 from .end_requests import AwaitEnds as AwaitEnds
 from .end_requests import AwaitMore as AwaitMore
 from .end_requests import Settle as Settle
@@ -97,6 +98,9 @@ from .site_requests import Settings as Settings
 from .site_requests import Shares as Shares
 from .site_requests import Shutdown as Shutdown
 from .site_requests import Takeover as Takeover
+from .standby_requests import Standby as Standby
+from .standby_requests import StandbyRemove as StandbyRemove
+from .standby_requests import StandbySet as StandbySet
 from .stream_requests import Ack as Ack
 from .stream_requests import Attach as Attach
 from .stream_requests import Close as Close

@@ -10,6 +10,7 @@ import msgspec
 
 from warpdeck.model.finished_jobs import GroupCost
 
+from .audit_rows import AuditEntry
 from .job_rows import EventRow, ForwardRow, JobRow
 from .node_rows import NodeEventRow, NodeHealthRow, NodeRow, PastNodeRow
 from .site_rows import (
@@ -19,11 +20,13 @@ from .site_rows import (
     PartitionRow,
     PriorityRow,
     QosRow,
+    QuotaRow,
     RecoveredRow,
     ReservationRow,
     ShareRow,
     UseRow,
 )
+from .standby_rows import StandbyRow
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +41,9 @@ class Welcome(Result, frozen=True, kw_only=True):
     user: str = ""
     uid: int = -1
     admin: bool = False
+    """Whether the user is an administrator, or root, or the controller's own user."""
+    level: str = "none"
+    """The user's AdminLevel: none, operator or administrator."""
     impossible: dict[str, str] = {}
     """Requests that the scheduler cannot perform: their tags, each with the reason."""
 
@@ -59,8 +65,14 @@ class ControllerStatus(Result, frozen=True, kw_only=True):
     unreadable: list[str] = []
     """Records that could not be read and were set aside, such as "job 12" or "node gpu1"."""
     engine: EngineRow = EngineRow()
+    audit_problem: str = ""
+    """Why entries of the audit log are missing, or "" if none is."""
+    standby: StandbyRow | None = None
+    """The machine with a copy of the database; None if there is none."""
     epoch: int = 0
     """Number of this start of the controller. Agents obey the highest one."""
+    quota: QuotaRow | None = None
+    """What the caller keeps, and its limits; None over Slurm."""
     fenced: bool = False
     """Whether the agents obey another controller. `engine.problem` says which one."""
     recovery: bool = False
@@ -76,6 +88,19 @@ class Recovery(Result, frozen=True, kw_only=True):
     jobs: list[RecoveredRow]
     silent: dict[str, str] = {}
     needed: bool = False
+
+
+class AuditList(Result, frozen=True, kw_only=True):
+    """Entries of the audit log. `problem` tells why entries are missing, or is ""."""
+
+    entries: list[AuditEntry]
+    problem: str = ""
+
+
+class StandbyInfo(Result, frozen=True, kw_only=True):
+    """The standby, or None if there is none."""
+
+    standby: StandbyRow | None = None
 
 
 class TakenOver(Result, frozen=True, kw_only=True):
@@ -120,13 +145,13 @@ class Changed(Result, frozen=True, kw_only=True):
     errors: list[str] = []
     parts: dict[str, dict[str, str]] = {}
     """Arrays of which only some tasks were changed: the reason code of each range of tasks, "" for changed ones."""
+    refused: list[str] = []
+    codes: list[str] = []
+    """The names of the refused jobs, and the code of each error."""
 
 
 class Canceled(Changed, frozen=True, kw_only=True):
-    """Result of a cancel. `refused` are the names of the refused jobs, `codes` the codes of their errors."""
-
-    refused: list[str] = []
-    codes: list[str] = []
+    """Result of a cancel."""
 
 
 class JobList(Result, frozen=True, kw_only=True):
@@ -217,6 +242,10 @@ class ShareTree(Result, frozen=True, kw_only=True):
 
     shares: list[ShareRow]
     half_life_s: float | None = None
+    admin_levels: dict[str, str] = {}
+    """The AdminLevel of each user who has one."""
+    is_partial: bool = False
+    """Whether lines are left out that the caller may not see."""
 
 
 class LimitUseList(Result, frozen=True, kw_only=True):

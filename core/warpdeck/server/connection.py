@@ -16,7 +16,7 @@ import msgspec
 
 from warpdeck._version import __version__
 from warpdeck.base.errors import RESTART, UNCERTAIN, RemoteError, StoreError, UserError
-from warpdeck.ports.caller import Caller
+from warpdeck.ports.caller import Caller, Principal, is_administrator
 from warpdeck.ports.engine import Progress
 from warpdeck.protocol import requests
 from warpdeck_agent.wire import JSON, WireError, data_frame, split_data
@@ -30,6 +30,7 @@ from warpdeck_agent.wire.frames import (
 )
 
 from .quotas import check_streams
+from .request_kinds import PAGED, STREAMS
 from .services import Services
 
 log = logging.getLogger("warpdeck.api")
@@ -63,29 +64,6 @@ Beyond this its next requests wait unprocessed.
 
 All clients of one user together hold at most some hundred MiB.
 """
-_STREAMS = (
-    requests.PutTree,
-    requests.Log,
-    requests.Attach,
-    requests.Tunnel,
-    requests.Forward,
-    requests.Subscribe,
-    requests.AwaitEnds,
-    requests.Run,
-    requests.Srun,
-    requests.SrunAttach,
-    requests.Salloc,
-    requests.SallocAttach,
-    requests.Command,
-)
-_PAGED = (
-    requests.Jobs,
-    requests.Records,
-    requests.Nodes,
-    requests.NodesAt,
-    requests.Steps,
-    requests.Priorities,
-)
 
 _DECODER = msgspec.json.Decoder(requests.ClientMessage)
 _ENCODER = msgspec.json.Encoder()
@@ -108,8 +86,7 @@ class Connection:
         beside: bool = False,
     ) -> None:
         self.server = server
-        self.caller = caller
-        self.who = caller.who
+        self._caller = caller
         self.beside = beside
         """Whether this is a second connection of a connected client, which needs no greeting."""
         self._reader = reader
@@ -121,9 +98,25 @@ class Connection:
         self._slots = asyncio.Semaphore(MAX_REQUESTS_AT_ONCE)
         self._page = asyncio.Lock()
         self._long_answers = asyncio.Semaphore(MAX_LONG_ANSWERS)
+        self._unanswered: dict[int, Any] = {}
+        """Requests by id that have no answer yet, and no entry in the audit log."""
         self._counted: set[asyncio.Task[None] | None] = set()
         """Tasks whose requests currently count toward the user's limit of concurrent requests."""
         self.streams: dict[int, ClientStream] = {}
+
+    @property
+    def caller(self) -> Caller:
+        """The client, with the rights that it has now. A process of a job has those of an ordinary user."""
+        caller = self._caller
+        if caller.process is not None:
+            return caller
+        who = self.server.engine.site.with_rights(caller.who)
+        return caller if who is caller.who else msgspec.structs.replace(caller, who=who)
+
+    @property
+    def who(self) -> Principal:
+        """The user of the client. Access to other users' jobs depends on this user's `admin` alone."""
+        return self._caller.who
 
     async def run(self) -> None:
         """Serve the client until it disconnects or sends a malformed message."""
@@ -139,6 +132,7 @@ class Connection:
             return
         except WireError as error:
             said = f"this {self.server.paths.daemon} (warpdeck {__version__}) received an unexpected message: {error}"
+            self.server.audit.malformed(self.caller, said)
             self.send_error(0, UserError(said, f"if the client's version differs, {RESTART}"))
         finally:
             self.close()
@@ -160,6 +154,7 @@ class Connection:
 
     def refuse(self, error: UserError) -> None:
         """Send an error and close the connection."""
+        self.server.audit.refused_connection(self.caller, error)
         self.send_error(0, error)
         self._writer.close()
 
@@ -176,7 +171,18 @@ class Connection:
         if not self._writer.is_closing():
             self._writer.write(pack(JSON, _ENCODER.encode(message)))
 
+    def send_ok(self, number: int, result: Any) -> None:
+        """Answer a request, or say that its stream is open. A change is recorded before."""
+        self._record(number, result)
+        self.send({"t": "ok", "id": number, "result": result})
+
+    def _record(self, number: int, answer: object) -> None:
+        message = self._unanswered.pop(number, None)
+        if message is not None:
+            self.server.audit.answered(self.caller, message, answer)
+
     def send_error(self, number: int, error: UserError) -> None:
+        self._record(number, error)
         self.send(
             {
                 "t": "error",
@@ -252,7 +258,8 @@ class Connection:
             },
             "user": self.who.user,
             "uid": self.who.uid,
-            "admin": self.who.admin,
+            "admin": is_administrator(self.caller.who),
+            "level": self.caller.who.level,
         }
 
     async def _read(self) -> Any:
@@ -299,7 +306,7 @@ class Connection:
                 raise WireError("hello was already sent")
             case _ if message.id in self._tasks or message.id in self.streams:
                 raise WireError(f"the request id {message.id} is in use")
-            case _ if isinstance(message, _STREAMS):
+            case _ if isinstance(message, STREAMS):
                 self._begin_stream(message)
             case _:
                 await self._slots.acquire()
@@ -313,6 +320,7 @@ class Connection:
                 self.server.of_user(self.who.uid), subscribes=isinstance(message, requests.Subscribe)
             )
         except UserError as error:
+            self._unanswered[message.id] = message
             self.send_error(message.id, error)
             return
         self._opening.add(message.id)
@@ -332,13 +340,14 @@ class Connection:
             self._tasks[number].cancel()
 
     async def _answer(self, message: Any) -> None:
+        self._unanswered[message.id] = message
         try:
             while self.unread_bytes > OUTBOX_BYTES:
                 await self.drain()
             begun = asyncio.get_running_loop().time()
             result = await self._handle(message)
             if result is not None:
-                self.send({"t": "ok", "id": message.id, "result": result})
+                self.send_ok(message.id, result)
                 took_s = asyncio.get_running_loop().time() - begun
                 kind = str(message.__struct_config__.tag)
                 self.server.engine.site.count_request(kind, self.who.user, took_s)
@@ -358,15 +367,20 @@ class Connection:
             hint = f"the request may still have taken effect; see {self.server.paths.log}"
             failed = UserError(f"an error inside the {self.server.paths.daemon}", hint, code=UNCERTAIN)
             self.send_error(message.id, failed)
+        except asyncio.CancelledError:
+            self._record(message.id, None)
+            raise
+        finally:
+            self._unanswered.pop(message.id, None)
 
     async def _handle(self, message: Any) -> Any:
         """Return the answer to a message.
 
         A request counts toward the user's limit meanwhile; a stream counts separately.
         """
-        if isinstance(message, _STREAMS):
+        if isinstance(message, STREAMS):
             return await self._handle_request(self, message)
-        if isinstance(message, _PAGED):
+        if isinstance(message, PAGED):
             async with self._long_answers:
                 return await self._handle_counted(message)
         return await self._handle_counted(message)

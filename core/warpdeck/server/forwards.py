@@ -13,7 +13,7 @@ from collections.abc import Callable
 import msgspec
 
 from warpdeck.base.errors import UserError
-from warpdeck.ports.caller import Principal
+from warpdeck.ports.caller import NOT_YOURS, Principal
 from warpdeck.protocol.job_rows import ForwardRow
 
 _BEHIND = re.compile(r"[?#].*", re.DOTALL)
@@ -82,4 +82,4 @@ def masked(page: str) -> str:
 
 
 def _missing(number: int) -> UserError:
-    return UserError(f"you have no forward {number}", "see `warpdeck forward --list`")
+    return UserError(f"you have no forward {number}", "see `warpdeck forward --list`", code=NOT_YOURS)

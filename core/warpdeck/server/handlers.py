@@ -6,6 +6,7 @@ Most requests are answered by a method of the engine and nothing else.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import socket
@@ -23,7 +24,7 @@ from warpdeck.protocol import results
 from . import commands, steps, streams, subscriptions, tunnels
 from .administration import admin_handlers
 from .connection import Connection, Handler, Method, direct
-from .paging import JOB_PAGE_ROWS, paged
+from .paging import AUDIT_PAGE_ROWS, JOB_PAGE_ROWS, paged
 
 
 class Handlers:
@@ -57,6 +58,7 @@ def _answered_by(engine: Engine) -> dict[type, Method]:
         ask.Settings: engine.site.settings,
         ask.PluginOptions: engine.site.plugin_options,
         ask.Diagnosis: engine.site.diagnosis,
+        ask.Standby: engine.standby.look,
         # Accounting
         ask.Shares: engine.accounting.shares,
         ask.LimitUse: engine.accounting.limit_use,
@@ -155,7 +157,18 @@ async def _status(connection: Connection, message: ask.Status) -> results.Contro
         fenced=site.fenced,
         recovery=site.recovery,
         engine=server.engine.site.about(),
+        audit_problem=server.audit.problem,
+        standby=site.standby,
+        quota=server.engine.site.quota(connection.who),
     )
+
+
+async def _audit(connection: Connection, message: ask.Audit) -> dict[str, Any]:
+    server = connection.server
+    async with server.looks_back.slot(connection.who.uid):
+        found = await asyncio.to_thread(server.audit.entries, connection.caller, message)
+    page = await paged(connection, message.id, "entries", found.entries, page_rows=AUDIT_PAGE_ROWS)
+    return {"problem": found.problem, **page}
 
 
 async def _forwards(connection: Connection, message: ask.Forwards) -> results.ForwardList:
@@ -173,6 +186,7 @@ async def _forward_end(connection: Connection, message: ask.ForwardEnd) -> resul
 
 _OTHERS: dict[type, Handler] = {
     ask.Status: _status,
+    ask.Audit: _audit,
     ask.Forwards: _forwards,
     ask.ForwardPage: _forward_page,
     ask.ForwardEnd: _forward_end,

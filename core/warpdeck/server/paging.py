@@ -11,6 +11,8 @@ from .connection import Connection
 
 JOB_PAGE_ROWS = 1000
 """Number of jobs in one frame."""
+AUDIT_PAGE_ROWS = 200
+"""Number of entries of the audit log in one frame. An entry has at most some 20 KiB."""
 
 
 async def paged(

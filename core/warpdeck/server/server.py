@@ -25,6 +25,7 @@ from warpdeck.ports.caller import Caller, JobProcess, Principal
 from warpdeck.ports.engine import Engine
 from warpdeck.protocol.requests import MAX_CLIENTS, MAX_CLIENTS_OF_USER
 
+from .audit.recorder import local_client
 from .connection import Connection
 from .handlers import Handlers
 from .services import Services
@@ -82,6 +83,7 @@ class ApiServer(Services):
             self._server.close()
         for connection in self.connections:
             connection.close()
+        self.audit.close()
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.paths.socket)
 
@@ -94,10 +96,12 @@ class ApiServer(Services):
         return ""
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        pid, uid = _peer(writer)
         try:
-            caller = Caller(identify(writer, self.paths.daemon))
+            caller = Caller(identify(uid, self.paths.daemon), client=local_client(pid))
         except UserError as error:
-            self._connection(reader, writer, NOBODY).refuse(error)
+            stranger = Caller(Principal(user=_name_now(uid), uid=uid), client=local_client(pid))
+            self._connection(reader, writer, stranger).refuse(error)
             return
         await self._serve_client(self._connection(reader, writer, caller))
 
@@ -166,20 +170,29 @@ class ApiServer(Services):
                 self._connections.pop(connection.who.uid, None)
 
 
-def identify(writer: asyncio.StreamWriter, daemon: str) -> Principal:
-    """Return the user at the other end (SO_PEERCRED).
+def _peer(writer: asyncio.StreamWriter) -> tuple[int, int]:
+    """Return the pid and the uid at the other end (SO_PEERCRED)."""
+    peer: Any = writer.get_extra_info("socket")
+    pid, uid, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return pid, uid
+
+
+def _name_now(uid: int) -> str:
+    """Return the user's present name. It is not cached, because an account may be deleted and created again."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def identify(uid: int, daemon: str) -> Principal:
+    """Return the user with this uid at the other end.
 
     Raises UserError if a personal controller, or a gateway, does not serve this user.
     """
-    peer: Any = writer.get_extra_info("socket")
-    _, uid, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
     own = os.geteuid()
     if own != 0 and uid not in (own, 0):
         raise UserError(
             f"this {daemon} serves only its own user", f"unset WARPDECK_HOME to use your own {daemon}"
         )
-    try:
-        name = pwd.getpwuid(uid).pw_name
-    except KeyError:
-        name = str(uid)
-    return Principal(user=name, uid=uid, admin=uid in (0, own))
+    return Principal(user=_name_now(uid), uid=uid, admin=uid in (0, own))

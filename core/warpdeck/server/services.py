@@ -12,6 +12,8 @@ from warpdeck.base.paths import Paths
 from warpdeck.ports.caller import Caller
 from warpdeck.ports.engine import Engine
 
+from .audit.log_file import AuditLog
+from .audit.recorder import Recorder
 from .command_host import CommandHost
 from .forwards import ForwardTable
 from .quotas import Quotas, StreamCounts
@@ -46,6 +48,7 @@ class Services(ABC):
         self.quotas = Quotas()
         self.pages = FairSemaphore(MAX_PAGES, MAX_PAGES_OF_USER)
         self.commands = CommandHost()
+        self.audit = Recorder(AuditLog(paths.home), clock)
         self.looks_back = FairSemaphore(MAX_LOOKS_BACK, MAX_LOOKS_BACK_OF_USER)
         self.reloads: set[asyncio.Task[Any]] = set()
         """Configuration changes that are in progress."""

@@ -73,7 +73,7 @@ async def srun_attach(connection: Connection, message: ask.SrunAttach) -> None:
 
 async def _pass_on(connection: Connection, number: int, step: RunningStep) -> None:
     stream = StepStream(connection, number, step)
-    connection.send({"t": "ok", "id": number, "result": step.answer})
+    connection.send_ok(number, step.answer)
     await step.run(stream)
 
 
@@ -118,7 +118,7 @@ async def salloc_attach(connection: Connection, message: ask.SallocAttach) -> No
 
 async def _hold(connection: Connection, number: int, allocation: HeldAllocation) -> None:
     stream = HeldStream(connection, number, allocation)
-    connection.send({"t": "ok", "id": number, "result": allocation.answer})
+    connection.send_ok(number, allocation.answer)
     if allocation.is_held:
         await stream.watch()
     else:

@@ -60,7 +60,7 @@ async def receive_tree(connection: Connection, message: ask.PutTree) -> None:
     stream = TreeStream(connection, message.id, receiving)
     connection.send({"t": "ack", "stream": message.id, "size": STREAM_WINDOW_BYTES})
     await stream.done
-    connection.send({"t": "ok", "id": message.id, "result": {}})
+    connection.send_ok(message.id, {})
 
 
 class JobBytes(ClientStream):
@@ -77,7 +77,7 @@ class JobBytes(ClientStream):
             await self._stream.close()
 
     async def opened(self, log: LogOpened) -> None:
-        self.connection.send({"t": "ok", "id": self.number, "result": log})
+        self.connection.send_ok(self.number, log)
 
     async def data(self, chunk: bytes) -> None:
         await self.send(chunk)
@@ -129,7 +129,7 @@ async def run(connection: Connection, message: ask.Run) -> None:
     if message.errors == message.id or message.errors in connection.streams:
         raise UserError(f"the stream {message.errors} is in use", "name another for standard error")
     started = await connection.server.engine.sessions.run(connection.caller, message)
-    connection.send({"t": "ok", "id": message.id, "result": started.opened})
+    connection.send_ok(message.id, started.opened)
     streams = [JobBytes(connection, number) for number in (message.id, message.errors)]
     try:
         sources = await started.outputs(connection.progress_of(message.id))

@@ -34,7 +34,7 @@ async def subscribe(connection: Connection, message: ask.Subscribe) -> None:
     """Send all rows, then changes, for as long as the client stays connected."""
     changes = connection.server.engine.jobs.changes(connection.caller, message)
     SubscriptionStream(connection, message.id)
-    connection.send({"t": "ok", "id": message.id, "result": {}})
+    connection.send_ok(message.id, {})
     async with contextlib.aclosing(changes):
         async for build in changes:
             async with connection.page():
@@ -74,7 +74,7 @@ async def tell_ends(connection: Connection, message: ask.AwaitEnds) -> None:
     """
     ends = connection.server.engine.jobs.ends(connection.caller, message)
     EndsStream(connection, message.id, ends)
-    connection.send({"t": "ok", "id": message.id, "result": {}})
+    connection.send_ok(message.id, {})
     try:
         async with contextlib.aclosing(ends.messages()) as messages:
             async for each in messages:

@@ -43,7 +43,7 @@ class TunnelBytes(ClientStream):
         self._pump = asyncio.get_running_loop().create_task(self._pass_on(stream))
 
     async def opened(self, log: LogOpened) -> None:
-        self.connection.send({"t": "ok", "id": self.number, "result": {"node": log.node}})
+        self.connection.send_ok(self.number, {"node": log.node})
 
     async def data(self, chunk: bytes) -> None:
         if chunk:
@@ -142,7 +142,7 @@ async def keep_forward(connection: Connection, message: ask.Forward) -> None:
     )
     number = server.forwards.add(row, uid=connection.who.uid, end=stream.finish)
     try:
-        connection.send({"t": "ok", "id": message.id, "result": {"number": number, "node": job.node}})
+        connection.send_ok(message.id, {"number": number, "node": job.node})
         await _first_of(job.ended(), stream.over.wait())
         stream.say_end(stream.words, None)
     finally:

@@ -20,6 +20,11 @@ MAX_REQUESTS = 100_000
 """Maximum number of decoded requests kept while jobs are read. Tasks of an array are adjacent and share one
 request. A history of millions of jobs can have millions of requests.
 """
+JOIN = """
+SELECT jobs.id, jobs.data, requests.array_job_id, requests.data FROM jobs
+JOIN requests ON requests.array_job_id = COALESCE(jobs.request_key, jobs.array_job_id)
+"""
+"""Selects jobs with their requests, in the columns that `each_job` expects."""
 _SHARED_FIELDS = ("name", "script", "submit_dir", "env", "step_variables", "limits")
 """Fields that are mostly equal in consecutive requests from the same folder."""
 

@@ -6,6 +6,7 @@ It has the same contract as the SQLite store but is not durable.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 
 from warpdeck.controller.presenters.search_records import costs, ended_job, page
@@ -37,6 +38,7 @@ class MemoryStore:
         self._controller_id = controller_id
         self._next_job_id = 1
         self._jobs: dict[JobId, Job] = {}
+        self._parts: dict[tuple[int, str], bytes] = {}
         self._nodes: dict[NodeName, Node] = {}
         self._conditions: dict[NodeName, dict[float, Condition]] = {}
         self._journal: dict[JobId, list[JournalEntry]] = {}
@@ -113,6 +115,7 @@ class MemoryStore:
 
     def _commit_jobs(self, changes: Changes) -> None:
         self._jobs.update((job.id, job) for job in changes.jobs)
+        self._parts.update(((each.uid, each.sha256), each.content) for each in changes.parts)
         self._runs.update(((job.id, job.restarts), job) for job in changes.runs)
         for job_id in changes.gone_jobs:
             self._jobs.pop(job_id, None)
@@ -139,6 +142,9 @@ class MemoryStore:
     async def named(self, number: JobId) -> list[Job]:
         members = [job for _, job in sorted(self._jobs.items()) if job.array_job_id == number]
         return members or ([self._jobs[number]] if number in self._jobs else [])
+
+    async def parts(self, uid: int, sha256: str) -> bytes | None:
+        return self._parts.get((uid, sha256))
 
     async def jobs(self, numbers: Sequence[JobId]) -> list[Job]:
         return [self._jobs[number] for number in sorted(set(numbers)) if number in self._jobs]
@@ -168,10 +174,10 @@ class MemoryStore:
         return [job for key, job in sorted(self._runs.items()) if key[0] in wanted]
 
     async def search_finished(self, query: FinishedQuery, *, counted: bool) -> FinishedPage:
-        return page(self._ended(), query, counted=counted)
+        return page(self._ended(), query, counted=counted, now=time.time())
 
     async def finished_costs(self, query: FinishedQuery) -> list[GroupCost]:
-        return costs(self._ended(), query)
+        return costs(self._ended(), query, now=time.time())
 
     def _ended(self) -> list[EndedJob]:
         return [ended_job(job) for job in self._jobs.values() if job.is_finished]

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from warpdeck.base.errors import StoreError
-from warpdeck.model import Condition, Job, JobCurve, JobId, Node, Reservation
+from warpdeck.model import Condition, Job, JobCurve, JobId, Node, Request, Reservation
 from warpdeck.model.finished_jobs import FinishedQuery, GroupCost
 from warpdeck.model.step import Step
 from warpdeck.ports.ports import (
@@ -35,18 +35,20 @@ from warpdeck.ports.ports import (
     Waits,
 )
 
-from . import conditions, created_objects, finished_jobs
+from . import conditions, created_objects, finished_jobs, request_parts
 from . import starts as start_rows
 from .database import Database, open_database, open_reader, run_within
-from .job_rows import JOB, NO_REQUEST, each_job
+from .job_rows import JOB, JOIN, NO_REQUEST, each_job
+from .log_control import LogControl
+from .migration import migrate, needs_migration, refuse_newer
+from .purge import Purger
 from .salvage import Salvage, job_ids, quarantine, quarantined_rows
-from .schema import MIGRATIONS, WHOLE_JOB
+from .schema import WHOLE_JOB
 
 log = logging.getLogger(__name__)
 
 MAX_VALUES = 900
 """Maximum number of values in one query. Older versions of SQLite accept 999."""
-FINISHED_FILLED = "past_filled"
 MAX_SEARCH_S = 20.0
 """Maximum number of seconds for a query about finished jobs. A query over a million rows takes one second."""
 
@@ -59,10 +61,6 @@ _CURVE = msgspec.msgpack.Decoder(JobCurve)
 _ENCODER = msgspec.msgpack.Encoder()
 
 _PUT_META = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
-_JOIN = """
-SELECT jobs.id, jobs.data, requests.array_job_id, requests.data FROM jobs
-JOIN requests ON requests.array_job_id = COALESCE(jobs.request_key, jobs.array_job_id)
-"""
 _JOIN_RUNS = """
 SELECT runs.job_id, runs.restarts, runs.data, requests.array_job_id, requests.data FROM runs
 JOIN requests ON requests.array_job_id = COALESCE(runs.request_key, runs.array_job_id)
@@ -95,15 +93,20 @@ class SqliteStore:
         """Open or create the database (mode 0600), and migrate it. Raises StoreError."""
         try:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            refuse_newer(path)
             db = await open_database(path)
-        except (OSError, sqlite3.Error) as error:
+        except OSError as error:
             raise StoreError(f"cannot open the database {path}: {error}") from error
+        except (sqlite3.Error, StoreError) as error:
+            raise StoreError(f"cannot use the database {path}: {error}") from error
         store = cls(db, path)
         try:
+            await db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # has an effect on a new database only
             await db.execute("PRAGMA journal_mode = WAL")
             await db.execute("PRAGMA synchronous = FULL")
-            await store._migrate()
-            await store._fill_search_records()
+            if await db.read(needs_migration):
+                await db.transact(migrate)
+            await store.log.resume()
         except (sqlite3.Error, StoreError) as error:
             await db.close()
             raise StoreError(f"cannot use the database {path}: {error}") from error
@@ -121,7 +124,7 @@ class SqliteStore:
         """
         controller_id = await self.controller_id()
         jobs = await self._jobs(
-            f"{_JOIN} WHERE finished = 0 OR (finished = 1 AND end_at >= ?) ORDER BY id",
+            f"{JOIN} WHERE finished = 0 OR (finished = 1 AND end_at >= ?) ORDER BY id",
             (finished_since_unix,),
         )
         nodes = await self._all("nodes", _NODE, "ORDER BY name")
@@ -189,22 +192,37 @@ class SqliteStore:
             await self._db.transact(lambda db: _write(db, changes))
         except sqlite3.Error as error:
             raise StoreError(f"cannot write {self._path}: {error}") from error
+        await self._db.wait_for_standby()
+
+    @property
+    def log(self) -> LogControl:
+        """The switch of the numbered log of all transactions."""
+        return LogControl(self._db, self._path)
+
+    @property
+    def purger(self) -> Purger:
+        """Deletes old ended jobs."""
+        return Purger(self._db, self._path)
 
     async def job(self, job_id: JobId) -> Job | None:
         """Return one job of any age, or None."""
-        found = await self._jobs(f"{_JOIN} WHERE id = ?", (job_id,))
+        found = await self._jobs(f"{JOIN} WHERE id = ?", (job_id,))
         return found[0] if found else None
+
+    async def parts(self, uid: int, sha256: str) -> bytes | None:
+        """Return large parts of a request of this user, or None if they are not stored any more."""
+        return await self._read(lambda db, salvage: request_parts.read(db, uid, sha256))
 
     async def named(self, number: JobId) -> list[Job]:
         """Return all jobs of one submission ordered by id, or the array task with that id."""
-        members = await self._jobs(f"{_JOIN} WHERE jobs.array_job_id = ? ORDER BY id", (number,))
-        return members or await self._jobs(f"{_JOIN} WHERE id = ?", (number,))
+        members = await self._jobs(f"{JOIN} WHERE jobs.array_job_id = ? ORDER BY id", (number,))
+        return members or await self._jobs(f"{JOIN} WHERE id = ?", (number,))
 
     async def jobs(self, numbers: Sequence[JobId]) -> list[Job]:
         """Return the jobs with these ids, ordered by id. Unknown ids are skipped."""
         found = []
         for some in _chunks(numbers):
-            found += await self._jobs(f"{_JOIN} WHERE id IN ({_marks(some)}) ORDER BY id", tuple(some))
+            found += await self._jobs(f"{JOIN} WHERE id IN ({_marks(some)}) ORDER BY id", tuple(some))
         return found
 
     async def ended_ids(self, *, users: Sequence[str], since_unix: float, until_unix: float) -> list[JobId]:
@@ -268,7 +286,7 @@ class SqliteStore:
         """
         where = "finished = 1" if user is None else "finished = 1 AND user = ?"
         values: tuple[Any, ...] = (limit,) if user is None else (user, limit)
-        found = await self._jobs(f"{_JOIN} WHERE {where} ORDER BY end_at DESC LIMIT ?", values)
+        found = await self._jobs(f"{JOIN} WHERE {where} ORDER BY end_at DESC LIMIT ?", values)
         return found[::-1]
 
     async def journal(self, job_id: JobId) -> list[JournalEntry]:
@@ -299,24 +317,6 @@ class SqliteStore:
         """Return the usage curves of a job or of one of its steps, one per node."""
         values = (job_id, WHOLE_JOB if step is None else step)
         return await self._all("curves", _CURVE, "WHERE job_id = ? AND step = ? ORDER BY node", values)
-
-    async def _fill_search_records(self) -> None:
-        """Fill the table of finished jobs once, with the jobs that ended before the table existed.
-
-        A million jobs take about a minute.
-        """
-        if await self._meta(FINISHED_FILLED) is None:
-            await self._db.transact(_fill_search_records)
-
-    async def _migrate(self) -> None:
-        version = int((await self._rows("PRAGMA user_version"))[0][0])
-        if version > len(MIGRATIONS):
-            raise StoreError(
-                f"its schema {version} is of a newer warpdeck (this one supports {len(MIGRATIONS)})"
-            )
-        for number in range(version, len(MIGRATIONS)):
-            script = f"BEGIN;{MIGRATIONS[number]};PRAGMA user_version = {number + 1};COMMIT;"
-            await self._db.executescript(script)
 
     async def _jobs(self, query: str, values: tuple[Any, ...]) -> list[Job]:
         return await self._read(lambda db, salvage: list(each_job(db, query, values, salvage)))
@@ -354,14 +354,10 @@ class SqliteStore:
         return str(rows[0][0]) if rows else None
 
     async def _set_meta(self, key: str, value: str) -> None:
-        await self._db.execute(_PUT_META, (key, value))
+        def write(db: sqlite3.Connection) -> None:
+            db.execute(_PUT_META, (key, value))
 
-
-def _fill_search_records(db: sqlite3.Connection) -> None:
-    salvage = Salvage()
-    finished_jobs.write(db, each_job(db, f"{_JOIN} WHERE finished = 1", (), salvage))
-    quarantine(db, salvage.unreadable, time.time())
-    db.execute(_PUT_META, (FINISHED_FILLED, "1"))
+        await self._db.transact(write)
 
 
 def _chunks(numbers: Sequence[JobId]) -> Iterator[Sequence[JobId]]:
@@ -397,8 +393,8 @@ def _last_runs(db: sqlite3.Connection, salvage: Salvage) -> list[Job]:
 _WRITES: tuple[tuple[str, str, Callable[[Any], tuple[Any, ...]]], ...] = (
     (
         "requests",
-        "INSERT OR REPLACE INTO requests VALUES (?, ?)",
-        lambda pair: (pair[0], _ENCODER.encode(pair[1])),
+        "INSERT OR REPLACE INTO requests VALUES (?, ?, ?)",
+        lambda pair: _request_row(*pair),
     ),
     ("jobs", "INSERT OR REPLACE INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", lambda job: _job_row(job)),
     ("runs", "INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?)", lambda job: _run_row(job)),
@@ -443,6 +439,8 @@ def _write(db: sqlite3.Connection, changes: Changes) -> None:
     for name, statement, row in _WRITES:
         if items := getattr(changes, name):
             db.executemany(statement, map(row, items))
+    if changes.parts:
+        request_parts.write(db, changes.parts)
     if changes.jobs:
         finished_jobs.write(db, changes.jobs)
     if changes.gone_nodes:
@@ -456,6 +454,10 @@ def _write(db: sqlite3.Connection, changes: Changes) -> None:
     if changes.next_job_id is not None:
         db.execute(_PUT_META, ("next_job_id", str(changes.next_job_id)))
     start_rows.write(db, changes)
+
+
+def _request_row(key: JobId, request: Request) -> tuple[Any, ...]:
+    return key, _ENCODER.encode(request), None if request.parts is None else request.parts.sha256
 
 
 def _run_row(job: Job) -> tuple[Any, ...]:

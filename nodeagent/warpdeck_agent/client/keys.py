@@ -12,7 +12,7 @@ import tty
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # Not imported from typing: the import takes longer than the start of a step.
-    from typing import Any, List, Optional
+    from typing import Any, List, Optional, Tuple
 
 SIZE, KEYS = 0, 1
 USUAL = (24, 80)
@@ -35,12 +35,17 @@ class RawInput:
             self._before = None
 
 
-def size_frame() -> bytes:
-    """Return a frame with the size of the user's terminal."""
+def window() -> Tuple[int, int]:
+    """Return the rows and columns of the user's terminal."""
     rows, cols = USUAL
     if os.isatty(0):
         rows, cols, _, _ = memoryview(fcntl.ioctl(0, termios.TIOCGWINSZ, bytes(8))).cast("H")
-    return _header(SIZE, rows or USUAL[0], cols or USUAL[1])
+    return rows or USUAL[0], cols or USUAL[1]
+
+
+def size_frame() -> bytes:
+    """Return a frame with the size of the user's terminal."""
+    return _header(SIZE, *window())
 
 
 def keys_frame(data: bytes) -> bytes:

@@ -80,12 +80,18 @@ class StepClient:
         self._broken_pipe = False
         self._unwritten: Set[int] = set()
         self._writing = False
+        self._is_joined = True
+        """False while a new connection has not reached the step yet. Input that came earlier would be dropped."""
 
     def run(self, argv: List[str], env: Dict[str, str], cwd: str) -> int:
         """Run srun and return its exit code. Raises CommandRefused."""
         check_arguments((cwd, *argv))
         self._catch_signals()
-        request = {"words": argv, "env": env, "cwd": cwd, "has_input": not _reads_nothing()}
+        request: Dict[str, Any] = {"words": argv, "env": env, "cwd": cwd, "has_input": not _reads_nothing()}
+        if "--pty" in argv:
+            from .keys import window  # Imported here because only the few steps with a terminal need it.
+
+            request["rows"], request["cols"] = window()
         # a repeated request after a lost connection refers to the same step
         request["nonce"] = os.urandom(16).hex()
         texts = _limits()
@@ -156,19 +162,19 @@ class StepClient:
                 self._rejoin()
 
     def _rejoin(self) -> None:
-        assert self._files is not None
         have = {key: str(size) for key, size in self._have.items()}
         label = f"{self._step['job_id']}.{self._step['step']}"
+        self._is_joined = False
         self._open("srun_attach", step=label, have=have)
-        self._send_raw(self._files.resend())
 
     def _relay(self) -> int:
         """Relay the streams until the end. Returns the exit code. Raises Unreachable when the link breaks."""
         assert self._files is not None and self._link is not None
         while True:
             files = self._files
-            sources: List[Any] = [self._link.socket, self._signals.descriptor]
-            reading = files.source()
+            sources: List[Any] = [self._link.socket]
+            sources += [self._signals.descriptor] if self._is_joined else []
+            reading = files.source() if self._is_joined else -1
             if reading >= 0:
                 sources.append(reading)
             ready, _, _ = select.select(sources, [], [])
@@ -231,8 +237,10 @@ class StepClient:
         return None
 
     def _begin(self, result: Dict[str, Any]) -> None:
-        if self._files is not None:
-            return  # reconnected to the step
+        if self._files is not None:  # reconnected to the step
+            self._is_joined = True
+            self._send_raw(self._files.resend())
+            return
         self._step = result
         self._lines = LabeledOutput(label=result["label"], tasks=int(result["tasks"]))
         self._files = StepFiles(result, REQUEST)
@@ -335,7 +343,7 @@ class StepClient:
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
 
     def _on_signal(self, number: int) -> None:
-        if not self._writing or not self._step:
+        if not self._writing or not self._step or not self._is_joined:
             self._signals.add(number)
             return
         self._writing = False  # the next signal must not interrupt a frame that is being sent here

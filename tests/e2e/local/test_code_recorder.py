@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,8 +14,10 @@ from tests.support.home import Home, temporary_home
 from tests.support.processes import kill, parent, running
 from tests.support.waiting import eventually
 
+from warpdeck.base.paths import Paths
 from warpdeck.client.code import files
 from warpdeck.client.snapshot_recorder import main as run_recorder
+from warpdeck.client.snapshot_requests import hand_over
 from warpdeck.slurm.submit.sbatch import RECORDED_S
 
 
@@ -103,6 +106,22 @@ def test_only_one_recorder_runs(home: Home, work: Path, monkeypatch: pytest.Monk
     finally:
         os.umask(umask)
     assert len(before) == 1 and recorder_pids(home) == before
+
+
+def test_a_recorder_keeps_the_niceness_of_a_nice_shell(home: Home, work: Path) -> None:
+    recorded_files(home, submit(home, work, "--hold", "--wrap", "true"))
+    kill(recorder_pids(home))
+    program = "import sys; from warpdeck.base.background_process import start; start(*sys.argv[1:])"
+    request = '{"jobs":[1],"folder":"/"}\n'
+    module = "warpdeck.client.snapshot_recorder"
+    subprocess.run(
+        ["nice", "-n", "7", sys.executable, "-c", program, module, str(home.path), request], check=True
+    )
+    # Only root may lower the niceness, so a recorder of another user would end here.
+    eventually(lambda: hand_over(Paths(str(home.path)), request), what="a recorder that accepts requests")
+    (recorder,) = recorder_pids(home)
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    assert os.getpriority(os.PRIO_PROCESS, recorder) == min(own + 7, 19)
 
 
 def test_a_shell_that_captures_sbatchs_output_does_not_wait_for_the_recorder(home: Home, work: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 from tests.slurm_parity.peer.real_slurm import RealSlurm
 from tests.support.home import Home
 from tests.support.processes import has_ended
+from tests.support.terminal import AtTerminal
 from tests.support.waiting import eventually
 
 import warpdeck
@@ -117,6 +118,24 @@ def test_a_job_runs_the_code_of_its_submission_and_so_does_its_rerun(site: Home,
 def test_a_command_runs_with_its_exit_code_and_output(site: Home, work: Path) -> None:
     done = site.run("run", "--gpus", "1", "sh", "-c", "echo $SLURM_JOB_GPUS; echo two >&2; exit 7", cwd=work)
     assert done.returncode == 7 and done.stdout.strip().isdigit() and "two" in done.stderr
+
+
+def test_a_terminal_in_a_job_survives_a_killed_gateway(site: Home, work: Path) -> None:
+    job = str(site.json("submit", "--wrap", "sleep 600", cwd=work)["job_id"])
+    eventually(lambda: site.state(job) == "RUNNING", what="the job runs")
+    terminal = AtTerminal(site, "srun", "--overlap", "--jobid", job, "--pty", "env", "PS1=> ", "sh")
+    terminal.until("> ")
+    terminal.type("X=4; echo in-$((X+1))-of-$SLURM_JOB_ID\n")
+    terminal.until(f"in-5-of-{job}")
+    killed = int((site.path / "controller.lock").read_text().split()[0])
+    os.kill(killed, signal.SIGKILL)
+    terminal.until("reconnecting to the step")
+    terminal.type("echo still-$((X+2))\n")
+    terminal.until("still-6")
+    terminal.type("exit 3\n")
+    assert terminal.ended() == 3
+    terminal.close()
+    site.ok("cancel", job)
 
 
 def test_python_functions_run_as_jobs(site: Home, work: Path) -> None:

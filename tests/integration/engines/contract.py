@@ -33,6 +33,7 @@ from warpdeck.ports.engine_streams import ByteSource, CommandText, EndedStep, Ru
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol.job_rows import JobDetail, JobRow
 from warpdeck.protocol.results import LogOpened
+from warpdeck_agent.client.keys import SIZE, keys_frame
 from warpdeck_agent.wire.steps import EVERY_TASK, OUT, TASK_HEADER
 
 Test = Callable[[Any, "Rig"], Coroutine[Any, Any, None]]
@@ -160,6 +161,23 @@ class Client:
         return self.received
 
 
+class Keyboard:
+    """Sends the input of a step on a terminal."""
+
+    def __init__(self, step: RunningStep) -> None:
+        self.step, self.offset = step, 0
+
+    def send(self, frame: bytes) -> None:
+        self.step.incoming(TASK_HEADER.pack(EVERY_TASK, 0, self.offset) + frame)
+        self.offset += len(frame)
+
+    def resize(self, rows: int, cols: int) -> None:
+        self.send(bytes([SIZE]) + rows.to_bytes(2, "big") + cols.to_bytes(2, "big"))
+
+    def type(self, text: str) -> None:
+        self.send(keys_frame(text.encode()))
+
+
 def labels(rows: Sequence[Any]) -> list[str]:
     return [row["label"] if isinstance(row, dict) else row.label for row in rows]
 
@@ -170,6 +188,10 @@ def nonce() -> str:
 
 def code(refused: pytest.ExceptionInfo[UserError]) -> str:
     return refused.value.code
+
+
+async def _ignore(line: str) -> None:
+    """Drop a line of progress."""
 
 
 def needs(*actions: Action) -> Callable[[Test], Test]:
@@ -258,6 +280,16 @@ class EngineContract:
     async def test_a_recovery_finds_nothing_if_the_database_explains_all_launches(self, rig: Rig) -> None:
         found = await rig.engine.site.recover(rig.admin, ask.Recover(dry_run=True))
         assert (found.jobs, found.silent, found.needed) == ([], {}, False)
+
+    @needs(Action.STANDBY, Action.STANDBY_SET, Action.STANDBY_REMOVE)
+    async def test_a_standby_that_cannot_be_reached_is_refused_and_changes_nothing(self, rig: Rig) -> None:
+        standby, wanted = rig.engine.standby, ask.StandbySet(target="root@127.0.0.1:1")
+        for caller, reason in ((rig.other, "admin"), (rig.admin, "refused the connection")):
+            with pytest.raises(UserError, match=reason):
+                await standby.set_up(caller, wanted, _ignore)
+        with pytest.raises(UserError, match="no standby"):
+            await standby.remove(rig.admin, ask.StandbyRemove())
+        assert (await standby.look(rig.user, ask.Standby())).standby is None
 
     # ---- Submissions
 
@@ -417,7 +449,11 @@ class EngineContract:
         assert await rig.state(job) == "COMPLETED"
 
     async def test_a_running_job_is_canceled_and_signaled(self, rig: Rig) -> None:
-        job = await rig.running("trap 'exit 7' USR1; while true; do sleep 0.1; done")
+        job = await rig.running("trap 'exit 7' USR1; echo ready; while true; do sleep 0.1; done")
+        log = Client()
+        source = await rig.engine.output.log(rig.user, ask.Log(job=job, follow=True), log.progress)
+        await source(log)
+        await log.until(lambda: log.received == b"ready\n")  # Now the trap is set.
         signal = ask.Cancel(jobs=(job,), signal="USR1", whom="batch")
         await rig.engine.orders.cancel(rig.user, signal)
         await rig.reached(job)
@@ -592,7 +628,6 @@ class EngineContract:
         events = (await history.events(rig.user, ask.Events(limit=500))).events
         assert job in labels(events)
 
-    @needs(Action.CURVES)
     async def test_the_usage_of_jobs_and_nodes_is_told(self, rig: Rig) -> None:
         job, history = await rig.ran("true"), rig.engine.history
         found = await history.curves(rig.user, ask.Curves(job=job))
@@ -732,6 +767,24 @@ class EngineContract:
         assert not isinstance(step, (CommandText, EndedStep))
         assert await self._output(step, client) == b"alone\n"
         await rig.reached(str(step.answer["job_id"]))
+
+    async def test_a_step_of_an_allocation_has_a_terminal(self, rig: Rig) -> None:
+        client, steps, env = Client(), rig.engine.steps, {"PATH": "/usr/bin:/bin", "TERM": "vt100"}
+        salloc = ask.Salloc(words=("sh",), env=env, cwd=str(rig.folder))
+        held = await steps.salloc(rig.user, salloc, client.progress)
+        words = (f"--jobid={held.answer['job_id']}", "--pty", "sh")
+        srun = ask.Srun(words=words, env=env, cwd=str(rig.folder), has_input=True, rows=31, cols=97)
+        step = await steps.srun(rig.user, srun, client.progress)
+        assert not isinstance(step, (CommandText, EndedStep)) and step.answer["pty"]
+        running, keyboard = asyncio.create_task(step.run(client)), Keyboard(step)
+        keyboard.resize(31, 97)
+        keyboard.type("test -t 0 && echo size-$(stty size); exit 5\n")
+        async with asyncio.timeout(WAIT_S):
+            await running
+        assert b"size-31 97" in b"".join(chunk[TASK_HEADER.size :] for chunk in client.chunks)
+        assert client.end is not None and client.end.exit is not None and client.end.exit.code == 5
+        held.left()
+        await rig.reached(str(held.answer["job_id"]))
 
     async def test_bad_arguments_of_srun_are_refused(self, rig: Rig) -> None:
         client = Client()

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from tests.integration.engines.contract import Client, Rig
+from tests.integration.engines.contract import Client, Keyboard, Rig
 from tests.integration.engines.slurm_rig import commands_of, slurm_rig, small_slurm
+from tests.integration.engines.test_slurm_sessions import USER, gateway_in
 from tests.slurm_parity.peer.real_slurm import RealSlurm
 from tests.support.home import temporary_home
 from tests.support.waiting import WAIT_S, eventually_async
 
 from warpdeck.base.errors import UserError
+from warpdeck.engines.slurm.processes.steps import SlurmSteps
 from warpdeck.ports.engine_streams import CommandText, EndedStep, RunningStep
 from warpdeck.protocol import requests as ask
 from warpdeck_agent.wire.steps import ERR, EVERY_TASK, OUT, TASK_HEADER
@@ -40,6 +45,50 @@ async def main(folder):
 asyncio.run(main(*sys.argv[1:]))
 """
 
+GATEWAY_WITH_A_STEP = """
+import asyncio, sys
+from pathlib import Path
+from tests.integration.engines.contract import Client
+from tests.integration.engines.test_slurm_sessions import USER, gateway_in
+from tests.integration.engines.test_slurm_steps import typing_step
+from warpdeck.protocol import requests as ask
+
+async def main(folder):
+    async with gateway_in(Path(folder)) as engine:
+        client = Client()
+        step = await engine.steps.srun(USER, typing_step(folder), client.progress)
+        running = asyncio.create_task(step.run(client))
+        await client.until(lambda: client.chunks)
+        print(step.answer["job_id"], step.answer["step"], flush=True)
+        await running
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+def typing_step(folder: str) -> ask.Srun:
+    """Return the request of a step that prints, reads two lines, and prints again."""
+    script = "echo begun; read line; echo got-$line; exit 6"
+    return ask.Srun(words=("sh", "-c", script), env=ENV, cwd=folder, has_input=True, nonce="7" * 32)
+
+
+@contextlib.asynccontextmanager
+async def killed_gateway(slurm: RealSlurm) -> AsyncIterator[tuple[Path, str]]:
+    """Yield a folder in which a gateway was killed, and the step that its client ran."""
+    with temporary_home() as home:
+        folder = home.path.parent
+        home.path.mkdir()
+        commands_of(slurm, folder)
+        other = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", GATEWAY_WITH_A_STEP, str(folder)), stdout=asyncio.subprocess.PIPE
+        )
+        assert other.stdout is not None
+        async with asyncio.timeout(WAIT_S):
+            step = ".".join((await other.stdout.readline()).decode().split())
+        os.kill(other.pid, signal.SIGKILL)
+        await other.wait()
+        yield folder, step
+
 
 @pytest.fixture(scope="module")
 def slurm() -> Iterator[RealSlurm]:
@@ -60,13 +109,13 @@ async def srun(rig: Rig, *words: str, client: Client, has_input: bool = False) -
     return step
 
 
-def printed(client: Client, channel: int) -> bytes:
-    """Return the bytes of a channel, and check their offsets."""
+def printed(client: Client, channel: int, *, begin: int = 0) -> bytes:
+    """Return the bytes of a channel from this offset on, and check their offsets."""
     found = b""
     for chunk in client.chunks:
         rank, number, offset = TASK_HEADER.unpack_from(chunk)
         if number == channel:
-            assert (rank, offset) == (0, len(found))
+            assert (rank, offset) == (0, begin + len(found))
             found += chunk[TASK_HEADER.size :]
     return found
 
@@ -161,11 +210,46 @@ async def test_others_get_neither_steps_nor_allocations_nor_sessions(rig: Rig) -
         await rig.engine.sessions.open(rig.other, ask.Session(words=("--pty", "sh"), cwd="/"))
 
 
-async def test_a_terminal_in_a_step_is_refused_with_the_way_to_get_one(rig: Rig) -> None:
-    message = ask.Srun(words=("-n", "1", "--pty", "sh"), env=ENV, cwd="/")
+async def test_a_step_of_an_allocation_has_a_terminal_of_the_users_size(rig: Rig) -> None:
+    held = await rig.engine.steps.salloc(
+        rig.user, ask.Salloc(words=("sh",), env=ENV, cwd=str(rig.folder)), Client().progress
+    )
+    job = held.answer["job_id"]
+    client = Client()
+    words = (f"--jobid={job}", "--pty", "sh")
+    message = ask.Srun(words=words, env=ENV, cwd=str(rig.folder), has_input=True, rows=31, cols=97)
+    step = await rig.engine.steps.srun(rig.user, message, client.progress)
+    assert not isinstance(step, (CommandText, EndedStep))
+    assert step.answer["pty"] and step.answer["job_id"] == job
+    running = asyncio.create_task(step.run(client))
+    keyboard = Keyboard(step)
+    keyboard.resize(31, 97)
+    keyboard.type("tty; echo size-$(stty size)\n")
+    await client.until(lambda: b"size-31 97" in printed(client, OUT))
+    assert b"/dev/pts/" in printed(client, OUT)
+    keyboard.resize(40, 100)
+    # The new size reaches the node a moment later.
+    keyboard.type("until [ \"$(stty size)\" = '40 100' ]; do sleep 0.05; done; echo resized-$((1+1))\n")
+    await client.until(lambda: b"resized-2" in printed(client, OUT))
+    keyboard.type("exit 5\n")
+    await running
+    assert ended_with(client) == (5, 0)
+    await held.release(0)
+
+
+async def test_a_client_that_leaves_a_terminal_ends_its_step(rig: Rig) -> None:
+    client = Client()
+    step = await srun(rig, "--pty", "sleep", "600", client=client, has_input=True)
+    running = asyncio.create_task(step.run(client))
+    step.left()
+    running.cancel()
+    await rig.reached(str(step.answer["job_id"]))
+
+
+async def test_errors_of_an_srun_with_a_terminal_are_told(rig: Rig) -> None:
     with pytest.raises(UserError) as refused:
-        await rig.engine.steps.srun(rig.user, message, Client().progress)
-    assert "srun --pty" in refused.value.hint
+        await srun(rig, "--pty", "--partition=none", "sh", client=Client())
+    assert "invalid partition specified" in refused.value.message
 
 
 async def test_the_prolog_of_the_user_runs_and_ours_does_not_replace_it(rig: Rig) -> None:
@@ -218,3 +302,60 @@ async def test_a_killed_gateway_leaves_no_allocation(slurm: RealSlurm) -> None:
                 slurm.ok, "squeue", "-h", "-t", "all", "-j", job, "-o", "%T"
             ):
                 assert job
+
+
+async def test_a_step_and_its_output_survive_a_killed_gateway(slurm: RealSlurm) -> None:
+    async with killed_gateway(slurm) as (folder, label), gateway_in(folder) as engine:
+        client = Client()
+        step = await engine.steps.srun_attach(USER, ask.SrunAttach(step=label, have={"0.1": "2"}))
+        running = asyncio.create_task(step.run(client))
+        step.incoming(TASK_HEADER.pack(EVERY_TASK, 0, 0) + b"typed\n")
+        async with asyncio.timeout(WAIT_S):
+            await running
+        assert printed(client, OUT, begin=2) == b"gun\ngot-typed\n" and ended_with(client) == (6, 0)
+        await eventually_async(lambda: not list((folder / "home" / "steps").iterdir()))
+        with pytest.raises(UserError, match="no longer exists"):
+            await engine.steps.srun_attach(USER, ask.SrunAttach(step=label))
+
+
+async def test_a_repeated_request_joins_the_step_of_a_killed_gateway(slurm: RealSlurm) -> None:
+    async with killed_gateway(slurm) as (folder, label), gateway_in(folder) as engine:
+        client = Client()
+        step = await engine.steps.srun(USER, typing_step(str(folder)), client.progress)
+        assert not isinstance(step, (CommandText, EndedStep))
+        assert f"{step.answer['job_id']}.{step.answer['step']}" == label
+        running = asyncio.create_task(step.run(client))
+        step.incoming(TASK_HEADER.pack(EVERY_TASK, 0, 0) + b"typed\n")
+        async with asyncio.timeout(WAIT_S):
+            await running
+        assert printed(client, OUT) == b"begun\ngot-typed\n"
+
+
+async def test_a_step_whose_client_does_not_come_back_ends(slurm: RealSlurm) -> None:
+    async with killed_gateway(slurm) as (folder, label), gateway_in(folder) as engine:
+        assert isinstance(engine.steps, SlurmSteps)
+        engine.steps.come_back_s = 0.0
+        engine.steps.start()
+        job = label.partition(".")[0]
+        async with asyncio.timeout(WAIT_S):
+            while "RUNNING" in await asyncio.to_thread(
+                slurm.ok, "squeue", "-h", "-j", job, "-t", "all", "-o%T"
+            ):
+                assert job
+        await eventually_async(lambda: not list((folder / "home" / "steps").iterdir()))
+
+
+async def test_a_killed_keeper_is_told_and_its_request_does_not_run_twice(rig: Rig) -> None:
+    client, request = Client(), typing_step(str(rig.folder))
+    step = await rig.engine.steps.srun(rig.user, request, client.progress)
+    assert not isinstance(step, (CommandText, EndedStep)) and isinstance(rig.engine.steps, SlurmSteps)
+    running = asyncio.create_task(step.run(client))
+    [folder] = rig.engine.steps.kept.folders()
+    keeper = int(await asyncio.to_thread(subprocess.check_output, ["pgrep", "-f", folder]))
+    os.kill(keeper, signal.SIGKILL)
+    async with asyncio.timeout(WAIT_S):
+        await running
+    assert client.end is not None and "was killed" in client.end.error
+    with pytest.raises(UserError, match="was killed"):
+        await rig.engine.steps.srun(rig.user, request, client.progress)
+    await rig.reached(str(step.answer["job_id"]))

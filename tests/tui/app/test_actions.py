@@ -108,7 +108,7 @@ def test_every_action_is_bound_and_implemented(action: Action) -> None:
     for owner in OWNERS[action.where]:
         held = {each.id for each in owner._merge_bindings().key_to_bindings[action.keys.split(",")[0]]}
         assert f"{action.where}.{action.id}" in held
-        screen = NewJob if action.where in ("form", "script") else QueueScreen
+        screen = {"form": NewJob, "script": NewJob, "shell": ShellSize}.get(action.where, QueueScreen)
         target = {"app": DeckApp, "screen": screen}.get(action.call.partition(".")[0], owner)
         name = action.runs.partition("(")[0].rpartition(".")[2]
         assert callable(getattr(target, f"action_{name}", None))

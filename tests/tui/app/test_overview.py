@@ -195,8 +195,23 @@ def test_the_chart_shows_the_shares_of_all_gpus() -> None:
         since=NOW - 86_400, until=NOW, gpus=10, allocated=[0.0, 5.0, 10.0], util_pct=[None, 50.0, None]
     )
     assert capacity.of_timeline(told) == capacity.Capacity(
-        Range(NOW - 86_400, NOW), [0.0, 50.0, 100.0], [0.0, 25.0, None]
+        Range(NOW - 86_400, NOW), [None, 50.0, 100.0], [None, 25.0, None]
     )
+
+
+def test_the_time_before_the_first_known_data_stays_empty() -> None:
+    told = Timeline(
+        since=NOW - 86_400,
+        until=NOW,
+        gpus=10,
+        allocated=[0.0, 0.0, 0.0, 5.0],
+        util_pct=[None, None, 0.0, 50.0],
+    )
+    found = capacity.of_timeline(told)
+    assert (found.allocated, found.busy) == ([None, None, 0.0, 50.0], [None, None, 0.0, 25.0])
+    jobs = [job(1, start=NOW - 600, cpus=4)]
+    used = capacity.of_jobs(jobs, Range(NOW - 160.0 * 60, NOW), Totals(cpus=8), known_from=0.0)
+    assert list(used.allocated[-12:-9]) == [None, None, 50.0]
 
 
 def test_without_a_timeline_the_jobs_tell_the_allocated_cpus() -> None:

@@ -13,7 +13,7 @@ from warpdeck.model import JobState
 from warpdeck_tui.screens import queue
 from warpdeck_tui.user_files.saved_views import View, Views, read_views
 from warpdeck_tui.viewmodels.jobs.column_choice import WORDS
-from warpdeck_tui.viewmodels.jobs.job_columns import DEFAULT_COLUMNS, JOB_COLUMNS
+from warpdeck_tui.viewmodels.jobs.job_columns import DEFAULT_COLUMNS, JOB_COLUMNS, PAST_COLUMNS
 from warpdeck_tui.widgets.virtual_table import VirtualTable
 
 
@@ -271,6 +271,21 @@ async def test_canceled_columns_are_restored_and_one_column_always_stays(folder:
         await ui.shows("USER", "paper")
         await ui.press("C", "space", "D", "enter")
         await ui.until(lambda: ui.app.navigation.queue.columns == DEFAULT_COLUMNS, "the default columns")  # type: ignore[union-attr]
+
+
+async def test_the_columns_of_the_history_are_selected_and_saved(folder: Path) -> None:
+    async with run_app(folder) as ui:
+        await ui.press("4", "C")
+        await ui.shows("✓ ACCOUNT", "  QOS", "Apply")
+        await ui.hides("PRIO")
+        await ui.press("space", "enter")
+        await ui.hides("Apply")
+        assert read_views(folder / "home/config/views.json").past_columns == PAST_COLUMNS[1:]
+        await ui.press("1", "4")
+        await ui.shows("STATE", "ACCOUNT")
+        await ui.hides(" JOB ")
+        await ui.press("C", "D", "enter")
+        await ui.shows(" JOB ")
 
 
 def test_every_column_has_a_description() -> None:

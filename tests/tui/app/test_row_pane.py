@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from tests.tui.app.app_pilot import AppPilot, run_app
-from tests.tui.static_cluster import jobs
+from tests.tui.static_cluster import jobs, nodes
 from tests.tui.static_site import NOW
 
-from warpdeck_tui.screens.shared.row_pane import RowPane
+from warpdeck_tui.screens.shared.row_pane import RowJobs, RowPane
 from warpdeck_tui.viewmodels import Cell, Line
-from warpdeck_tui.viewmodels.site.row_details import MOST_JOBS, job_lines, jobs_of, row_details, row_title
+from warpdeck_tui.viewmodels.site.row_details import (
+    MOST_JOBS,
+    job_lines,
+    jobs_of,
+    jobs_title,
+    node_lines,
+    row_details,
+    row_title,
+)
 from warpdeck_tui.widgets.columns import Column
 
 COLUMNS = (Column("NAME", 8), Column("LIMIT", 8), Column("", 3), Column("EMPTY", 3))
@@ -55,8 +64,32 @@ def test_the_jobs_of_a_row_are_those_that_it_limits_or_holds() -> None:
 
 def test_only_the_first_jobs_are_listed() -> None:
     row = jobs()[0]
-    assert text(job_lines([], now=NOW))[-1] == "no jobs now"
-    assert text(job_lines([row] * (MOST_JOBS + 5), now=NOW))[-1] == "and 5 more"
+    assert jobs_title([]) == "no jobs now"
+    assert text(job_lines([row] * (MOST_JOBS + 5), now=NOW, width=60))[-1] == "and 5 more"
+
+
+@pytest.mark.parametrize("width", [30, 42, 44, 60, 73, 120])
+def test_the_lines_of_jobs_and_nodes_fit_into_the_pane(width: int) -> None:
+    lines = [*job_lines(jobs(), now=NOW, width=width), *node_lines(nodes(), width=width)[2:]]
+    assert max(map(len, text(lines))) <= max(width, 41)
+
+
+def test_the_nodes_of_a_partition_say_what_is_free() -> None:
+    lines = text(node_lines(nodes(), width=60))
+    assert lines[1] == "nodes  19 GPUs free, at most 8 on one node (gpu07)"
+    assert "4/8 GPUs  mixed" in lines[7] and "drained" in lines[9]
+    assert node_lines([], width=60) == []
+
+
+async def test_the_jobs_of_a_partition_stand_below_a_short_table(folder: Path) -> None:
+    async with run_app(folder, size=(160, 40)) as ui:
+        await ui.cluster.submit("vit")
+        await ui.press("6")
+        await ui.shows("main: 1 running, 0 pending")
+        assert ui.app.screen.query_one(RowJobs).display
+        await ui.pilot.resize_terminal(160, 16)
+        await ui.hides("main: 1 running, 0 pending")
+        assert not ui.app.screen.query_one(RowJobs).display
 
 
 async def test_the_row_under_the_cursor_is_shown_beside_the_table(folder: Path) -> None:
@@ -67,7 +100,8 @@ async def test_the_row_under_the_cursor_is_shown_beside_the_table(folder: Path) 
         await ui.shows("partition  main", "1 running, 0 pending", "vit")
         await pane_is_drawn_once(ui)
         await ui.pilot.resize_terminal(100, 30)
-        await ui.hides("1 running, 0 pending")
+        await ui.hides("partition  main")
+        await ui.shows("main: 1 running, 0 pending")
 
 
 async def pane_is_drawn_once(ui: AppPilot) -> None:

@@ -101,7 +101,7 @@ def test_runs_are_sorted_by_numbers_with_unknown_values_last() -> None:
     ],
 )
 def test_runs_are_filtered_by_parameters_and_metrics(text: str, found: list[int]) -> None:
-    assert [each.row.id for each in chosen(RUNS, text, me="ann")] == found
+    assert [each.row.id for each in chosen(RUNS, text, me="ann", now=NOW)] == found
 
 
 def test_the_best_run_is_named_with_its_values() -> None:

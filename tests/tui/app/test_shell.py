@@ -132,6 +132,21 @@ def _states(ui: AppPilot) -> list[JobState]:
     return [job.state for job in ui.cluster.controller.state.jobs.values()]
 
 
+async def test_the_partition_is_chosen_from_a_list_with_what_is_free(folder: Path, lends: None) -> None:
+    async with run_app(folder) as ui:
+        await ui.press("i")
+        await ui.shows("gpu01 has 4 free GPUs")
+        await ui.press("down", "down")
+        await ui.shows("PARTITION", "main", "8 of 8 GPUs free")
+        await ui.hides("gpu01 has 4 free GPUs")
+        await ui.press("space", "enter")
+        await ui.shows("run --pty --gpus=1 --partition=main $SHELL")
+        await ui.press("space", "escape", "up")
+        await ui.shows("gpu01 has 4 free GPUs", "Open a shell")
+        await ui.press("escape")
+        await ui.hides("Open a shell")
+
+
 async def test_a_size_that_is_not_understood_is_reported_at_its_field(folder: Path, lends: None) -> None:
     async with run_app(folder) as ui:
         await ui.press("i")

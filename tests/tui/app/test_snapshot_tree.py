@@ -55,6 +55,12 @@ def test_a_job_without_a_snapshot_shows_the_reason_and_the_next_step() -> None:
     assert "git init" in words
 
 
+def test_a_job_of_slurms_own_sbatch_names_the_command_that_records_a_snapshot() -> None:
+    lines = code_lines(None, CodeState(is_foreign=True))
+    words = "\n".join("".join(cell.text for cell in line) for line in lines)
+    assert "No snapshot" in words and "Slurm's own sbatch" in words and "`warpdeck submit`" in words
+
+
 def test_changed_files_and_their_folders_show_added_and_removed_lines() -> None:
     rows = tree_rows(tree_of(FILES), {"src/data.py": (3, 1), "src/model/attention.py": (2, 0)})
     cells = {key: [cell.text for cell in line[1:3]] for key, line in rows}

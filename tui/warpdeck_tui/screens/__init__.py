@@ -7,7 +7,6 @@ frame (see `warming`). With everything that they show, they take as long to impo
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from warpdeck_tui.screens.shared.column_picker import ColumnPicker as ColumnPicker
     from warpdeck_tui.screens.shared.dialogs import Ask as Ask
     from warpdeck_tui.screens.shared.dialogs import DonePage as DonePage
     from warpdeck_tui.screens.shared.dialogs import HelpPage as HelpPage
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 _HOMES = {
     "AdminScreen": "admin",
     "Ask": "shared.dialogs",
-    "ColumnPicker": "shared.column_picker",
     "DonePage": "shared.dialogs",
     "HelpPage": "shared.dialogs",
     "KeyHelp": "help",

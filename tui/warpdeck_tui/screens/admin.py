@@ -8,7 +8,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import msgspec
 from textual import work
@@ -20,11 +20,11 @@ from textual.widgets import Static
 from warpdeck.base.errors import UserError
 from warpdeck.model.config_edit import Amendment
 from warpdeck.notation.config.toml_edit import apply_changes
-from warpdeck.protocol import requests, results
+from warpdeck.protocol import requests
 from warpdeck.protocol.node_rows import NodeRow
-from warpdeck.protocol.request_base import RequestMessage
 from warpdeck.protocol.site_rows import ReservationRow
 from warpdeck_tui.data.rule_changes import RELOAD, RuleChanges
+from warpdeck_tui.data.site_data import REQUESTS, SiteData
 from warpdeck_tui.data.site_events import SiteEvents
 from warpdeck_tui.data.what_if import what_if
 from warpdeck_tui.screens.shared.dialogs import Ask, TextPage
@@ -32,7 +32,8 @@ from warpdeck_tui.screens.shared.frames import Frame
 from warpdeck_tui.screens.shared.key_line import KeyLine
 from warpdeck_tui.screens.shared.node_verbs import NodeVerbs
 from warpdeck_tui.screens.shared.preview import FIRST_COLUMNS
-from warpdeck_tui.screens.shared.row_pane import RowPane
+from warpdeck_tui.screens.shared.row_pane import JobsOfRow, RowJobs, RowPane, TableRow
+from warpdeck_tui.screens.shared.stack import Stack
 from warpdeck_tui.screens.shared.tab_line import TabLine
 from warpdeck_tui.table.bindings import bindings
 from warpdeck_tui.user_files.external_editor import edited
@@ -40,6 +41,7 @@ from warpdeck_tui.viewmodels.cells import Cell
 from warpdeck_tui.viewmodels.jobs.queue import Question
 from warpdeck_tui.viewmodels.site import site_tables as tables
 from warpdeck_tui.viewmodels.site.events import FILTER_EXAMPLE, event_rows
+from warpdeck_tui.viewmodels.site.row_details import TABLES_OF_JOBS
 from warpdeck_tui.viewmodels.site.rules import KINDS
 from warpdeck_tui.viewmodels.site.what_if import (
     EXAMPLE,
@@ -57,6 +59,8 @@ from .reserve import Reserve, reserving
 from .rule import RuleForm
 from .site_tabs import NAMES, TABS, USED_WITH
 
+HEADERS = 2
+"""Number of lines above the rows: the names of the tables, and the titles of the columns."""
 ASK_S = 5.0
 """Seconds between two refreshes. Only the visible table is requested, and these tables seldom change."""
 
@@ -74,24 +78,20 @@ class AdminScreen(NodeVerbs):
     def __init__(self) -> None:
         super().__init__()
         self._tab = NAMES[0]
-        self._partitions = results.PartitionList(partitions=[])
-        self._reservations = results.ReservationList(reservations=[])
-        self._qos = results.QosLevels(qos=[])
-        self._shares = results.ShareTree(shares=[])
-        self._priorities = results.PriorityList(jobs=[])
+        self._data = SiteData()
         self._site_events: SiteEvents | None = None
         self._what_if: WhatIf | None = None
         self._what_if_words = EXAMPLE
         self._simulating = ""
         self._told = ""
+        self._jobs = JobsOfRow()
         self._draft = ""
 
     def compose(self) -> ComposeResult:
         yield from self.top()
         with Container(id="pair"):
-            with Frame(is_main=True):
-                yield TabLine()
-                yield VirtualTable(TABS[self._tab].columns, self.deck.palette, empty="", id="site")
+            table = VirtualTable(TABS[self._tab].columns, self.deck.palette, empty="", id="site")
+            yield Stack(Frame(TabLine(), table, is_main=True), RowJobs())
             yield RowPane()
         yield Static("", id="told", markup=False)
         yield KeyLine()
@@ -121,9 +121,8 @@ class AdminScreen(NodeVerbs):
         try:
             if self._tab == "events" and not self._told:
                 await self._events.ask(self.deck.board.scheduler)
-            elif self._tab in _TABLES and not self._told:
-                attribute, request = _TABLES[self._tab]
-                setattr(self, attribute, await self.deck.core.ask(request))
+            elif self._tab in REQUESTS and not self._told:
+                await self._data.ask(self.deck.core, self._tab)
         except UserError as error:
             self._told = error.message
         self.draw()
@@ -132,10 +131,9 @@ class AdminScreen(NodeVerbs):
         """Return why the scheduler has no data for the visible table, or "" if it has."""
         if self._tab == "events":
             return self._events.refusal(self.deck.board.scheduler)
-        if self._tab not in _TABLES:
+        if self._tab not in REQUESTS:
             return ""
-        _, request = _TABLES[self._tab]
-        return self.deck.board.scheduler.reason(str(request.__struct_config__.tag))
+        return self.deck.board.scheduler.reason(str(REQUESTS[self._tab].__struct_config__.tag))
 
     def draw(self) -> None:
         if self.deck.front is not self:
@@ -170,47 +168,24 @@ class AdminScreen(NodeVerbs):
 
     def _rows(self, now: float) -> Sequence[tables.Row]:
         match self._tab:
-            case "partitions":
-                return tables.partition_rows(self._partitions.partitions)
-            case "reservations":
-                return tables.reservation_rows(self._reservations.reservations, now=now)
-            case "qos":
-                return tables.qos_rows(self._qos.qos)
-            case "accounts":
-                return tables.account_rows(self._shares.shares)
-            case "priorities":
-                return tables.priority_rows(self._priorities.jobs)
             case "drains":
                 return tables.drain_rows(self.deck.board.node_list(), now=now)
             case "events":
                 return event_rows(self._events.shown(self.deck.chronicle))
-            case _:
+            case "what-if":
                 return what_if_rows(self._what_if)
+            case _:
+                return self._data.rows(self._tab, now=now)
 
     def _words(self) -> str:
         """Return a description of the row under the cursor."""
-        key, now = self.table.cursor_key, time.time()
         match self._tab:
-            case "partitions":
-                partitions = self._partitions.partitions
-                return next((tables.partition_words(row) for row in partitions if row.name == key), "")
-            case "reservations":
-                row = self._reservation
-                return tables.reservation_words(row, now=now) if row is not None else ""
-            case "accounts":
-                shares, half = self._shares.shares, self._shares.half_life_s
-                found = (row for row in shares if tables.share_key(row) == key)
-                return next((tables.share_words(row, shares, half_life_s=half) for row in found), "")
-            case "priorities":
-                jobs, weights = self._priorities.jobs, self._priorities.weights
-                found_jobs = (row for row in jobs if str(row.number or row.label) == key)
-                return next((tables.priority_words(row, weights) for row in found_jobs), "")
-            case "qos":
-                return next((tables.qos_words(row) for row in self._qos.qos if row.name == key), "")
             case "drains":
                 return printable(self.node.reason) if self.node is not None else ""
             case "what-if" if self._what_if is not None:
                 return f"{what_if_words(self._what_if)}\n{MEANING}"
+            case name if name in REQUESTS:
+                return self._data.words(name, self.table.cursor_key)
             case _:
                 return ""
 
@@ -219,14 +194,23 @@ class AdminScreen(NodeVerbs):
         told, pane = self.query_one("#told", Static), self.query_one(RowPane)
         is_wide = self.size.width >= FIRST_COLUMNS
         told.display, pane.display = not is_wide, is_wide
-        if is_wide:
-            key, columns = self.table.cursor_key, TABS[self._tab].columns
-            cells = next((cells for each, cells in self._rows(time.time()) if each == key), ())
-            jobs = self.deck.board.jobs.values()
-            pane.show_row(self._tab, key, columns, cells, words=self._words(), jobs=jobs)
-        else:
+        self._show_row(pane)
+        if not is_wide:
             told.update(self._words(), layout=False)
         self.show_keys()
+
+    def _show_row(self, pane: RowPane) -> None:
+        """Show the row under the cursor beside the table, and its jobs below a short table."""
+        key, rows, board = self.table.cursor_key, self._rows(time.time()), self.deck.board
+        cells = next((cells for each, cells in rows if each == key), ())
+        nodes = [board.nodes[name] for name in self._data.node_names(self._tab, key) if name in board.nodes]
+        row = TableRow(self._tab, key, TABS[self._tab].columns, cells, self._words(), nodes)
+        jobs = self._jobs.of(row, board.jobs.values())
+        wants_below = bool(jobs) and self._tab not in TABLES_OF_JOBS
+        has_below = self.query_one(Stack).fit(rows=len(rows), headers=HEADERS, wants_below=wants_below)
+        if has_below:
+            self.query_one(RowJobs).show_jobs(row, jobs or ())
+        pane.show_row(row, None if has_below else jobs)
 
     def on_resize(self) -> None:
         if not self.is_left:
@@ -281,8 +265,7 @@ class AdminScreen(NodeVerbs):
 
     @property
     def _reservation(self) -> ReservationRow | None:
-        key = self.table.cursor_key
-        return next((row for row in self._reservations.reservations if row.name == key), None)
+        return self._data.reservation(self.table.cursor_key)
 
     @property
     def job_keys(self) -> list[str]:
@@ -480,16 +463,6 @@ class AdminScreen(NodeVerbs):
     def _progress(self, words: str) -> None:
         self._simulating = words
         self.draw()
-
-
-_TABLES: dict[str, tuple[str, RequestMessage[Any]]] = {
-    "partitions": ("_partitions", requests.Partitions()),
-    "reservations": ("_reservations", requests.Reservations()),
-    "qos": ("_qos", requests.QosList()),
-    "accounts": ("_shares", requests.Shares()),
-    "priorities": ("_priorities", requests.Priorities()),
-}
-"""The attribute of the screen with the rows of a table, and the request for them."""
 
 
 def _split(words: str) -> list[str]:

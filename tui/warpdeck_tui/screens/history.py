@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import ClassVar, TextIO
 
 import msgspec
@@ -22,7 +22,7 @@ from warpdeck_tui.screens.shared.dialogs import EXPORT_NAMES, Ask
 from warpdeck_tui.screens.shared.job_list import FilterLine, JobListScreen
 from warpdeck_tui.table.bindings import bindings
 from warpdeck_tui.user_files.new_file import new_file, removed_unless_whole
-from warpdeck_tui.viewmodels.jobs.job_columns import PAST_COLUMNS
+from warpdeck_tui.viewmodels.jobs.job_columns import OFFERED_FOR_PAST, PAST_COLUMNS
 from warpdeck_tui.viewmodels.site.exports import Form, form_of, records
 from warpdeck_tui.viewmodels.site.history_pages import PAGE_JOBS, PastPages, PastRows
 from warpdeck_tui.widgets.rows import RowSource
@@ -41,6 +41,8 @@ class HistoryScreen(JobListScreen):
 
     place = "history"
     first_columns = PAST_COLUMNS
+    offered_columns = OFFERED_FOR_PAST
+    saved_columns = "past_columns"
     BINDINGS: ClassVar[list[BindingType]] = bindings("history")
 
     def __init__(self, first_filter: str = "") -> None:
@@ -58,6 +60,7 @@ class HistoryScreen(JobListScreen):
 
     def arrive(self) -> None:
         super().arrive()
+        self.use_columns(self.saved_views().past_columns)
         if self._first_filter:
             self.narrow(self._first_filter)
 
@@ -138,6 +141,10 @@ class HistoryScreen(JobListScreen):
     @property
     def sortable(self) -> Collection[str]:
         return FINISHED_ORDERS
+
+    @property
+    def text_widths(self) -> Mapping[str, int]:
+        return self._pages.widths.widths
 
     def rows(self, *, now: float) -> RowSource:
         return PastRows(self._pages, self.columns, now=now, missing=self._want)

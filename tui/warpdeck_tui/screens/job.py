@@ -253,7 +253,7 @@ class JobScreen(ComparingScreen):
             self._side = lines, id(styles)
             self.query_one("#side", Static).update(Folded(lines, styles))
         if self._pane == "code":
-            self.query_one(CodePane).look(detail.snapshot)
+            self.query_one(CodePane).look(detail)
 
     def _fill_gpus(self) -> None:
         detail = self._detail
@@ -304,7 +304,7 @@ class JobScreen(ComparingScreen):
         if name == "gpus":
             self._fill_gpus()
         if name == "code" and self._detail is not None:
-            self.query_one(CodePane).look(self._detail.snapshot)
+            self.query_one(CodePane).look(self._detail)
         self.draw()
 
     @property

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import ClassVar
 
-import msgspec
 from textual.binding import BindingType
 
-from warpdeck.notation.filters.job_filter import plain_words
+from warpdeck.notation.filters.job_filter import has_times, plain_words
 from warpdeck.protocol.job_rows import JobRow
 from warpdeck_tui import screens
 from warpdeck_tui.screens.shared.job_list import MOST_MARKED, FilterLine, JobListScreen
@@ -26,6 +26,8 @@ from warpdeck_tui.viewmodels.jobs.waiting import LinePlaces
 from warpdeck_tui.widgets.cells import printable
 from warpdeck_tui.widgets.rows import RowSource
 
+FILTER_S = 60.0
+"""Seconds after which a filter with a past time, such as end>2h ago, is applied again."""
 REST_S = 0.005
 """Seconds between two slices of a long queue, in which keys are handled."""
 
@@ -46,7 +48,8 @@ class QueueScreen(JobListScreen):
 
     def draw(self) -> None:
         user = None if self.deck.everybody else self.deck.board.user
-        choice = Choice(user, self.filter_text, self.order, self.deck.board.user)
+        now = time.time() // FILTER_S * FILTER_S if has_times(self.filter_text) else 0.0
+        choice = Choice(user, self.filter_text, self.order, self.deck.board.user, now)
         if self.listing.follow(self.deck.board.jobs, choice):
             self._summary = summary(self.listing.jobs.values())
         self.tick()
@@ -66,6 +69,10 @@ class QueueScreen(JobListScreen):
     def rows(self, *, now: float) -> RowSource:
         places = self._line.of(self.deck.board.jobs, now=now)
         return JobRows(self.listing, self.columns, now=now, lost=self.deck.board.lost, places=places)
+
+    @property
+    def text_widths(self) -> Mapping[str, int]:
+        return self.listing.widths.widths
 
     def place_in_line(self, row: JobRow) -> int:
         return self._line.of(self.deck.board.jobs, now=time.time()).get(row.id, 0)
@@ -178,10 +185,3 @@ class QueueScreen(JobListScreen):
             ),
             save,
         )
-
-    def action_columns(self) -> None:
-        def keep(names: tuple[str, ...] | None) -> None:
-            if names:
-                self.change_views(lambda views: msgspec.structs.replace(views, columns=names))
-
-        self.app.push_screen(screens.ColumnPicker(self.columns, self.use_columns), keep)

@@ -119,7 +119,7 @@ class RunsScreen(JobListScreen):
 
     def rows(self, *, now: float) -> RowSource:
         live = [run._replace(row=self._live(run.row)) for run in self._runs.values()]
-        shown = chosen(live, self.filter_text, me=self.deck.board.user)
+        shown = chosen(live, self.filter_text, me=self.deck.board.user, now=time.time())
         return RunRows(ordered(shown, self._run_columns, self.order), self._run_columns, now=now)
 
     def _live(self, row: JobRow) -> JobRow:

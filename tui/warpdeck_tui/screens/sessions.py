@@ -19,6 +19,7 @@ from warpdeck_tui.screens.shared.deck_screen import DeckScreen, paint
 from warpdeck_tui.screens.shared.frames import Frame
 from warpdeck_tui.screens.shared.key_line import KeyLine
 from warpdeck_tui.screens.shared.preview import FIRST_COLUMNS
+from warpdeck_tui.screens.shared.stack import Stack
 from warpdeck_tui.table.bindings import bindings
 from warpdeck_tui.viewmodels import Cell, Line
 from warpdeck_tui.viewmodels.cells import folded
@@ -30,6 +31,7 @@ from warpdeck_tui.viewmodels.shell.sessions import (
     glance_text,
     glance_title,
     leads_to,
+    return_lines,
     session_rows,
     sessions,
     summary,
@@ -85,8 +87,8 @@ class SessionsScreen(DeckScreen):
     def __init__(self) -> None:
         super().__init__()
         self._forwards: list[ForwardRow] = []
-        self._ticks = 0
-        self._drawn = Text()
+        self._ticks = self._rows = 0
+        self._drawn = {"#glance": Text(), "#session": Text()}
         self._seen: dict[str, ShownSessions] = {}
         """The screens of the sessions that were looked at, by job key."""
         self._whole: tuple[str, str] = ("", "")
@@ -97,8 +99,8 @@ class SessionsScreen(DeckScreen):
     def compose(self) -> ComposeResult:
         yield from self.top()
         with Container(id="pair"):
-            with Frame(is_main=True):
-                yield VirtualTable(COLUMNS, self.deck.palette, empty="", id="sessions")
+            table = VirtualTable(COLUMNS, self.deck.palette, empty="", id="sessions")
+            yield Stack(Frame(table, is_main=True), Frame(Static("", id="session", markup=False), id="about"))
             with Frame(id="terminal"):
                 yield Static("", id="glance", markup=False)
         yield Static("", id="told", markup=False)
@@ -166,34 +168,53 @@ class SessionsScreen(DeckScreen):
             offset=found.offset
         )  # set before the await, because the thread continues if this is canceled
         await asyncio.to_thread(seen.screen.feed, found.data[-MAX_REPLAYED_BYTES:])
+        self._show_panes()
+
+    def _show_panes(self) -> None:
         self._show_glance()
+        self._show_about()
 
     def _show_glance(self) -> None:
         """Show the last lines of the screen under the cursor.
 
         If there is none, the pane shows the facts about the session on a wide terminal, and is hidden on a narrow one.
         """
-        frame, pane = self.query_one("#terminal", Frame), self.query_one("#glance", Static)
+        frame = self.query_one("#terminal", Frame)
         key = self.job_keys[0] if self.job_keys else ""
         seen, row = self._seen.get(key), self.deck.find_job(key) if key else None
         live = seen if row is not None and row.end is None else None
         frame.display = live is not None or self.size.width >= FIRST_COLUMNS
         if not frame.display:
             return
-        styles = self.styles_now
         if live is not None and row is not None:
             rows = max(1, frame.size.height or GLANCE_ROWS)
-            title, drawn = glance_title(row), glance_text(live.screen.lines(), rows=rows, styles=styles)
-        else:
-            title, lines = self._facts(row)
-            width = max(1, frame.size.width)
-            drawn = paint([part for line in lines for part in folded(line, width)], styles)
-        frame.show_title(paint([title], styles))
-        if drawn != self._drawn:
-            self._drawn = drawn
-            pane.update(drawn, layout=False)
+            drawn = glance_text(live.screen.lines(), rows=rows, styles=self.styles_now)
+            self._put(frame, "#glance", glance_title(row), drawn)
+            return
+        title, lines = self._facts(row, width=frame.size.width)
+        self._put(frame, "#glance", title, self._folded(lines, frame))
 
-    def _facts(self, row: JobRow | None) -> tuple[Line, list[Line]]:
+    def _show_about(self) -> None:
+        """Show the facts about the session below a short table, while its terminal is beside the table."""
+        key = self.job_keys[0] if self.job_keys else ""
+        row = self.deck.find_job(key) if key in self._seen else None
+        is_wanted = row is not None and row.end is None and self.size.width >= FIRST_COLUMNS
+        if self.query_one(Stack).fit(rows=self._rows, headers=1, wants_below=is_wanted):
+            frame = self.query_one("#about", Frame)
+            title, lines = self._facts(row, width=frame.size.width)
+            self._put(frame, "#session", title, self._folded(lines, frame))
+
+    def _folded(self, lines: list[Line], frame: Frame) -> Text:
+        width = max(1, frame.size.width)
+        return paint([part for line in lines for part in folded(line, width)], self.styles_now)
+
+    def _put(self, frame: Frame, pane: str, title: Line, drawn: Text) -> None:
+        frame.show_title(paint([title], self.styles_now))
+        if drawn != self._drawn[pane]:
+            self._drawn[pane] = drawn
+            self.query_one(pane, Static).update(drawn, layout=False)
+
+    def _facts(self, row: JobRow | None, *, width: int) -> tuple[Line, list[Line]]:
         """Return the title and the facts about the session or the forward under the cursor."""
         from warpdeck_tui.viewmodels.jobs.preview import About, gpus_of, preview_lines, preview_title
 
@@ -203,16 +224,17 @@ class SessionsScreen(DeckScreen):
         if row is None:
             return (Cell("Session", "title"),), [(Cell(""), Cell(self._nothing(), "muted"))]
         about = About(nodes=gpus_of(row, self.deck.board.nodes))
-        width = self.query_one("#terminal").size.width
-        return preview_title(row), preview_lines(row, about, now=time.time(), width=width)
+        lines = preview_lines(row, about, now=time.time(), width=width)
+        return preview_title(row), [*lines, *return_lines(row, user=self.deck.board.user)]
 
     def draw(self) -> None:
         board = self.deck.board
         found = sessions(board.jobs.values(), user=None if self.deck.everybody else self.deck.board.user)
         rows = session_rows(found, self._forwards, now=time.time())
+        self._rows = len(rows)
         self.table.show(rows, empty=self._nothing())
         self.set_head(summary(found, self._forwards))
-        self._show_glance()
+        self._show_panes()
         self._tell()
 
     def _nothing(self) -> str:
@@ -222,7 +244,7 @@ class SessionsScreen(DeckScreen):
     def on_virtual_table_moved(self) -> None:
         self._whole = ("", "")
         self._tell()
-        self._show_glance()
+        self._show_panes()
         self._look()
 
     def _tell(self) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from warpdeck.base.errors import UserError
-from warpdeck_tui.viewmodels.jobs.job_columns import DEFAULT_COLUMNS, JOB_COLUMNS
+from warpdeck_tui.viewmodels.jobs.job_columns import DEFAULT_COLUMNS, JOB_COLUMNS, PAST_COLUMNS
 from warpdeck_tui.viewmodels.jobs.order import SORTED_BY, Order
 
 MAX_VIEWS = 50
@@ -38,9 +38,10 @@ class View(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Views(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The saved views by name, the columns of the default view, and whether the preview is shown beside lists."""
+    """The saved views by name, the columns of the default view and of the history, and whether lists have a preview."""
 
     columns: tuple[str, ...] = DEFAULT_COLUMNS
+    past_columns: tuple[str, ...] = PAST_COLUMNS
     views: dict[str, View] = {}
     preview: bool = True
 
@@ -89,7 +90,8 @@ def read_views(path: Path) -> Views:
             raise UserError(
                 f"{path}: cannot sort by {view.order.column}", f"Use one of {' '.join(SORTED_BY)}"
             )
-    return msgspec.structs.replace(views, columns=parse_columns(" ".join(views.columns)))
+    past = parse_columns(" ".join(views.past_columns)) if views.past_columns else PAST_COLUMNS
+    return msgspec.structs.replace(views, columns=parse_columns(" ".join(views.columns)), past_columns=past)
 
 
 def write_views(path: Path, views: Views) -> None:

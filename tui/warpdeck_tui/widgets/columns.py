@@ -6,8 +6,8 @@ grow, each up to its `most`, so that 200 columns are used but no column becomes 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from .cells import Align
@@ -17,6 +17,8 @@ ROOMY = 110
 FLEXIBLE_MIN = 20
 """Least width of a flexible column that has no width of its own. Below it, ranked columns are omitted."""
 UNLIMITED = 1 << 16
+MINOR_RANK = 3
+"""From this rank on, a column is shown only if the others have a comfortable width."""
 
 
 @dataclass(frozen=True)
@@ -25,8 +27,8 @@ class Column:
 
     `width` is in characters; 0 means the remaining width. Columns with `rank` above 0 are omitted on a narrow
     terminal, the highest rank first. `flex` is the column's share of spare width, up to `most` characters.
-    `since` is the least width of the line at which the column appears. `key` identifies the column in
-    messages and for sorting.
+    `since` is the least width of the line at which the column appears. `comfort` is the width that the column gets
+    before columns of a minor rank appear. `key` identifies the column in messages and for sorting.
     """
 
     title: str
@@ -37,6 +39,7 @@ class Column:
     most: int = field(default=UNLIMITED, kw_only=True)
     align: Align = field(default="left", kw_only=True)
     since: int = field(default=0, kw_only=True)
+    comfort: int = field(default=0, kw_only=True)
 
     @property
     def name(self) -> str:
@@ -64,6 +67,21 @@ def gap(width: int) -> int:
     return 2 if width >= ROOMY else 1
 
 
+def fitted(columns: Sequence[Column], widths: Mapping[str, int]) -> tuple[Column, ...]:
+    """Return the columns with no more width than their texts need. `widths` are the widest texts by column."""
+    return tuple(
+        _fitted(column, max(widths[column.name], len(column.title) + 1)) if column.name in widths else column
+        for column in columns
+    )
+
+
+def _fitted(column: Column, needed: int) -> Column:
+    least = min(column.width, needed)
+    return replace(
+        column, width=least, most=max(least, min(column.most, needed)), comfort=min(column.comfort, needed)
+    )
+
+
 def layout(columns: Sequence[Column], width: int) -> tuple[Placed, ...]:
     """Return the columns that fit into `width` characters, in their order. At least one is always placed."""
     shown = _that_fit(columns, width)
@@ -80,14 +98,16 @@ def layout(columns: Sequence[Column], width: int) -> tuple[Placed, ...]:
 
 def _that_fit(columns: Sequence[Column], width: int) -> list[int]:
     shown = [index for index in range(len(columns)) if columns[index].since <= width]
-    while (
-        len(shown) > 1
-        and sum(columns[index].least for index in shown) + gap(width) * (len(shown) - 1) > width
-    ):
-        ranked = [index for index in shown if columns[index].rank > 0]
-        if not ranked:
-            break
-        shown.remove(max(ranked, key=lambda index: (columns[index].rank, index)))
+
+    def leave_out(wanted: Callable[[Column], int], *, rank: int) -> None:
+        while sum(wanted(columns[index]) for index in shown) + gap(width) * (len(shown) - 1) > width:
+            ranked = [index for index in shown if columns[index].rank >= rank]
+            if not ranked or len(shown) == 1:
+                return
+            shown.remove(max(ranked, key=lambda index: (columns[index].rank, index)))
+
+    leave_out(lambda column: max(column.least, column.comfort), rank=MINOR_RANK)
+    leave_out(lambda column: column.least, rank=1)
     return shown
 
 

@@ -161,7 +161,9 @@ class VirtualTable(LineView):
         self._repaint(changed_keys)
 
     def use_columns(self, columns: Sequence[Column]) -> None:
-        """Replace the columns. The source must have rows with these columns."""
+        """Replace the columns, unless they are the same. The source must have rows with these columns."""
+        if tuple(columns) == self._columns:
+            return
         self._columns = tuple(columns)
         self._placed_for = -1
         self._drawn.clear()

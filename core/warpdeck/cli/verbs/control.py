@@ -20,6 +20,7 @@ from warpdeck.base.paths import (
     default_paths,
 )
 from warpdeck.base.shared_home import open_site_gateway, open_to_all
+from warpdeck.base.standby_files import serving_elsewhere
 from warpdeck.cli.arguments import JSON, Argument, UsageError
 from warpdeck.cli.shared.engine_offer import offer_engine
 from warpdeck.cli.shared.engine_option import ENGINE, chosen_paths
@@ -174,18 +175,42 @@ def _status(args: Namespace) -> int:
     try:
         client = SyncClient.connect(paths, start=False)
     except UserError:
-        if args.json:
-            print_json({"running": False, "home": paths.home, "engine": {"name": paths.engine}})
-        elif host := other_host(paths):
-            print(f"the {paths.daemon} in {paths.home} runs on {host}", file=sys.stderr)
-        else:
-            print(f"no {paths.daemon} is running in {paths.home}", file=sys.stderr)
+        _not_running(paths, as_json=args.json)
         return 1
     with client, progress(f"waiting for the {paths.daemon} ..."):
         found = client.call("status")
     if args.json:
         print_json({"running": True, **found})
-        return 0
+    else:
+        _print_status(found)
+    return 0
+
+
+def _not_running(paths: Paths, *, as_json: bool) -> None:
+    """Print that no process of this home answers, and where the site is served if that is known."""
+    if as_json:
+        print_json({"running": False, "home": paths.home, "engine": {"name": paths.engine}})
+    elif elsewhere := serving_elsewhere(paths):
+        print(f"{elsewhere.message}\n  {elsewhere.hint}", file=sys.stderr)
+    elif host := other_host(paths):
+        print(f"the {paths.daemon} in {paths.home} runs on {host}", file=sys.stderr)
+    else:
+        print(f"no {paths.daemon} is running in {paths.home}", file=sys.stderr)
+
+
+def _quota_lines(quota: dict[str, Any] | None) -> list[str]:
+    """Return what the user keeps, if the site limits it."""
+    if quota is None or not quota["max_jobs"]:
+        return []
+    return [
+        f"your quota: {quota['jobs']:,} of {quota['max_jobs']:,} unfinished jobs, "
+        f"{quota['request_bytes'] >> 20:,} of {quota['max_request_bytes'] >> 20:,} MiB of scripts and environments, "
+        f"{quota['trees']:,} of {quota['max_trees']:,} code snapshots with "
+        f"{quota['tree_bytes'] >> 20:,} of {quota['max_tree_bytes'] >> 20:,} MiB"
+    ]
+
+
+def _print_status(found: dict[str, Any]) -> None:
     jobs = ", ".join(f"{count} {state}" for state, count in sorted(found["jobs"].items())) or "none"
     print(f"running, pid {found['pid']}, for {format_duration(found['uptime_s'])}, in {found['home']}")
     print(f"engine: {engine_text(found['engine'], version=found['version'], now=time.time())}")
@@ -196,12 +221,27 @@ def _status(args: Namespace) -> int:
     if rest := found["engine"].get("rest"):
         print(rest_line(rest))
     print(f"nodes: {found['nodes']}   jobs: {jobs}")
-    if found["unreadable"]:
-        print(
-            f"unreadable records, which state.db still contains: {', '.join(found['unreadable'])}; see the log"
-        )
+    for line in _quota_lines(found["quota"]):
+        print(line)
+    if found["standby"]:
+        from warpdeck.cli.verbs.standby import standby_lines
+
+        for line in standby_lines(found["standby"]):
+            print(line)
+    for line in _lost_lines(found):
+        print(line)
     print(f"log: {found['log']}")
-    return 0
+
+
+def _lost_lines(found: dict[str, Any]) -> list[str]:
+    """Return the lines about records that cannot be read or written."""
+    lines = []
+    if found["unreadable"]:
+        names = ", ".join(found["unreadable"])
+        lines.append(f"unreadable records, which state.db still contains: {names}; see the log")
+    if found["audit_problem"]:
+        lines.append(f"audit log: {clean(found['audit_problem'])}")
+    return lines
 
 
 def _site_gateway_status(paths: Paths, *, as_json: bool) -> int:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
-from warpdeck.base.errors import UserError
 from warpdeck.base.output import clean, print_note, print_table
 from warpdeck.cli.arguments import JSON, Argument, InvalidValue
+from warpdeck.cli.shared.host_key import with_host_key
 from warpdeck.cli.shared.row_tables import print_rows
 from warpdeck.cli.verb import Verb, request
 from warpdeck.notation.values.memory_sizes import format_memory
@@ -20,42 +19,16 @@ if TYPE_CHECKING:
 
 
 def _add(client: SyncClient, args: Namespace) -> dict[str, Any]:
-    fields = {"target": args.target, "name": args.name}
-    accepted = args.accept_host_key
-    while True:  # a jump host's key comes first, then the target's
-        try:
-            row: dict[str, Any] = client.create(
-                "node_add", progress=print_note, accept_host_key=accepted, **fields
-            )
-            break
-        except UserError as error:
-            if error.code != "host_key":
-                raise
-            accepted = _confirm_host_key(error, args.target)
-    return row
+    def ask(accepted: str) -> dict[str, Any]:
+        fields = {"target": args.target, "name": args.name, "accept_host_key": accepted}
+        return client.create("node_add", progress=print_note, **fields)
+
+    return with_host_key(ask, args.accept_host_key, command=f"warpdeck node add {args.target}")
 
 
 def _print_added(row: dict[str, Any], _: Namespace) -> None:
     gpus = _gpus(row) or "no GPU"
     print(clean(f"added {row['name']}: {row['cpus']} CPUs, {format_memory(row['mem_bytes'])}, {gpus}"))
-
-
-def _confirm_host_key(error: UserError, target: str) -> str:
-    """Show the host key's fingerprint, and return it if the user accepts it."""
-    fingerprint = error.details["fingerprint"]
-    if not sys.stdin.isatty():
-        raise UserError(
-            error.message, f"warpdeck node add {target} --accept-host-key {fingerprint}", code="host_key"
-        )
-    print_note(f"Unknown host key of {error.details['host']}:")
-    print_note(f"  {error.details['key_type']}  {fingerprint}")
-    try:
-        answer = input("Accept this key? Type yes: ")
-    except EOFError:
-        answer = ""
-    if answer.strip() != "yes":
-        raise UserError("host key not accepted; nothing was changed", "compare it with the key on the host")
-    return fingerprint
 
 
 def _ls(client: SyncClient, args: Namespace) -> Any:

@@ -23,6 +23,7 @@ IDENTITY_CHARS, SEAL_CHARS = 8, 12
 """Lengths of the two parts of a proof. A node with wrong proofs can only stop the start of jobs for a while."""
 MAX_RECORD_CHARS = 8_000
 """Maximum length of a record. The node keeps it in a table with records of a fixed size."""
+MAX_COMMAND_CHARS = 1024
 MAX_JOB_BYTES = 256 * 1024
 LOST_SCRIPT = (
     "#!/bin/sh\necho 'The script of this job was lost with the database of the controller.' >&2\nexit 1\n"
@@ -87,7 +88,13 @@ def open_record(record: str, seal: SiteSeal, *, node: NodeName, job_id: int, res
 
 def _pack(job: Job, seal: SiteSeal) -> str:
     request = msgspec.structs.replace(
-        job.request, env={}, script=LOST_SCRIPT if job.request.script else "", requeue=False
+        job.request,
+        env={},
+        parts=None,
+        requeue=False,
+        script=LOST_SCRIPT if job.request.script else "",
+        script_args=(),
+        submit_line=job.request.submit_line[:MAX_COMMAND_CHARS],
     )
     data = _ENCODER.encode(msgspec.structs.replace(job, request=request))
     text = base64.b64encode(zlib.compress(data, 1)).decode()

@@ -81,12 +81,12 @@ def no_longer_finished(job: int) -> UserError:
     return UserError(f"job {job} is no longer in the history", "search again", code="moved")
 
 
-def page(jobs: Iterable[EndedJob], query: FinishedQuery, *, counted: bool) -> FinishedPage:
+def page(jobs: Iterable[EndedJob], query: FinishedQuery, *, counted: bool, now: float) -> FinishedPage:
     """Return the ids of one page. Raises UserError."""
     if query.order not in _KEYS:
         raise unknown_order(query.order)
     key = _KEYS[query.order]
-    chosen = _chosen(jobs, query)
+    chosen = _chosen(jobs, query, now=now)
     ordered = sorted(((key(job), job.id) for job in chosen), reverse=query.descending != query.backwards)
     first = query.offset
     if query.beside is not None:
@@ -100,10 +100,10 @@ def page(jobs: Iterable[EndedJob], query: FinishedQuery, *, counted: bool) -> Fi
     )
 
 
-def costs(jobs: Iterable[EndedJob], query: FinishedQuery) -> list[GroupCost]:
+def costs(jobs: Iterable[EndedJob], query: FinishedQuery, *, now: float) -> list[GroupCost]:
     """Return the cost of the jobs by user, account, partition, state and reason. Raises UserError."""
     found: dict[tuple[str, str, str, str, str], Cost] = {}
-    for job in _chosen(jobs, query):
+    for job in _chosen(jobs, query, now=now):
         group = (job.user, job.account, job.partition, job.state, job.reason)
         cost = cost_of(
             state=job.state,
@@ -120,8 +120,8 @@ def costs(jobs: Iterable[EndedJob], query: FinishedQuery) -> list[GroupCost]:
     ]
 
 
-def _chosen(jobs: Iterable[EndedJob], query: FinishedQuery) -> list[EndedJob]:
-    test = holds(query.clauses)
+def _chosen(jobs: Iterable[EndedJob], query: FinishedQuery, *, now: float) -> list[EndedJob]:
+    test = holds(query.clauses, now=now if query.until is None else query.until)
     return [
         job
         for job in jobs

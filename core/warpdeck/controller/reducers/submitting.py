@@ -13,12 +13,14 @@ from warpdeck.controller.state.dependencies import ignored_text, without_unknown
 from warpdeck.controller.state.reservations import reservations
 from warpdeck.controller.state.state import replace
 from warpdeck.controller.state.transaction import Transaction
+from warpdeck.controller.state.user_use import check_quota
 from warpdeck.model import Component, Job, JobId, Request, count_tasks
 from warpdeck.model.created_by_nonce import CreatedObject, RequestId, find_created
 from warpdeck.model.ranges import MAX_RANGES
+from warpdeck.notation.request.large_parts import size_of, split
 from warpdeck.notation.values.arrays import MAX_TASKS
 from warpdeck.policy import parse_constraint
-from warpdeck.ports.caller import Principal
+from warpdeck.ports.caller import Principal, is_administrator, is_operator
 
 from .hetjob_components import as_components, check_components, component_of
 from .job_commands import reload_ended
@@ -46,9 +48,14 @@ def submit(txn: Transaction, event: Submitted) -> Outcome:
         raise UserError(
             f"the limit of {MAX_OPEN_JOBS:,} waiting and running jobs is reached", "cancel some, or wait"
         )
+    requests = (event.request, *event.components)
+    if not event.principal.admin:
+        size = sum(map(size_of, requests))
+        use, quotas = txn.state.user_use, txn.state.site.quotas
+        check_quota(use, quotas, event.principal.uid, jobs=len(requests), request_bytes=size)
     reload_ended(txn, event.ended)
     notes: list[str] = []
-    requests = tuple(_without_unknown(txn, each, notes) for each in (event.request, *event.components))
+    requests = tuple(_without_unknown(txn, each, notes) for each in requests)
     check_components(requests)
     checked = [_checked(txn, request, event.principal) for request in as_components(requests)]
     first = JobId(txn.state.next_job_id)
@@ -89,7 +96,7 @@ def _checked(txn: Transaction, request: Request, principal: Principal) -> Reques
     _check_array(request)
     _check_rights(request, principal)
     check_times(request, txn.now)
-    if not principal.admin or request.priority == 0:
+    if not is_operator(principal) or request.priority == 0:
         # As in Slurm, a priority in the script of an ordinary user is ignored.
         request = replace(request, priority=None)
     parse_constraint(request.resources.constraint)
@@ -102,8 +109,14 @@ def _checked(txn: Transaction, request: Request, principal: Principal) -> Reques
 
 
 def _make(txn: Transaction, request: Request, principal: Principal, component: Component | None) -> Job:
-    """Create the job of a checked request. Raises UserError if the queue does not admit it."""
+    """Create the job of a checked request. Raises UserError if the queue does not admit it.
+
+    The large parts of the request go to the store only.
+    """
     state, job_id = txn.state, txn.new_job_id()
+    request, content = split(request)
+    if content is not None and request.parts is not None:
+        txn.add_parts(principal.uid, request.parts, content)
     has_leader = component is not None and component.offset > 0
     base = Job(
         id=job_id,
@@ -127,11 +140,11 @@ def _make(txn: Transaction, request: Request, principal: Principal, component: C
 
 
 def _check_rights(request: Request, principal: Principal) -> None:
-    if principal.admin:
+    if is_administrator(principal):
         return
     if request.admin_comment:
         raise UserError("only admins can set the admin comment", "use --comment", code="denied")
-    if request.nice < 0:
+    if request.nice < 0 and not is_operator(principal):
         raise UserError(
             "only admins can use a negative --nice", "remove it, or use a positive value", code="nice"
         )

@@ -107,7 +107,11 @@ def drain_for(txn: Transaction, name: NodeName, job_id: int, why: str) -> None:
     node = txn.state.nodes[name]
     if not node.drained:
         reason = f"Job {job_id} runs here, but {why}. Resume the node when it has ended."
-        txn.put_node(replace(node, drained=True, drain_checks=(), reason=reason, reason_at_unix=txn.now))
+        txn.put_node(
+            replace(
+                node, drained=True, drain_checks=(), reason=reason, reason_at_unix=txn.now, reason_user=""
+            )
+        )
 
 
 def has_lost_start(state: State, name: NodeName, starting: list[list[int]]) -> bool:

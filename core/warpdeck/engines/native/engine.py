@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from warpdeck.controller.launch.code_trees import TreeFiles
+from warpdeck.controller.launch.tree_collection import TreeCollector
 from warpdeck.controller.loop.controller import Controller
 from warpdeck.engines.shared.history import StateHistory
 from warpdeck.engines.shared.job_lookup import JobLookup
@@ -29,12 +30,16 @@ from .processes.step_leases import StepLeases
 from .processes.step_requests import NativeSteps
 from .processes.step_streams import StepContext
 from .site import NativeSite
+from .standby import NativeStandby, StandbyKeeper
 
 
-def native_engine(controller: Controller, trees: TreeFiles, *, config_path: str) -> Engine:
+def native_engine(
+    controller: Controller, trees: TreeFiles, *, config_path: str, keeper: StandbyKeeper | None = None
+) -> Engine:
     """Return the controller as an engine.
 
     `trees` are the code snapshots that users uploaded, `config_path` is the path of config.toml.
+    `keeper` keeps a standby up to date.
     """
     state, store, rules, apply = controller.state, controller.store, controller.rules, controller.apply
     forecaster, clock = controller.forecaster, controller.clock
@@ -44,8 +49,15 @@ def native_engine(controller: Controller, trees: TreeFiles, *, config_path: str)
         state=state, ends=controller.ends, hub=controller.hub, collector=controller.outputs, clock=clock
     )
     streams = NodeStreams(state=state, fleet=controller.fleet, waits=waits)
+    collector = TreeCollector(state=state, trees=trees, clock=clock)
     submissions = NativeSubmissions(
-        state=state, rules=rules, apply=apply, lookup=lookup, trees=trees, forecaster=forecaster
+        state=state,
+        rules=rules,
+        apply=apply,
+        lookup=lookup,
+        trees=trees,
+        collector=collector,
+        forecaster=forecaster,
     )
     site = NativeSite(
         state=state,
@@ -54,8 +66,10 @@ def native_engine(controller: Controller, trees: TreeFiles, *, config_path: str)
         clock=clock,
         put_in_force=controller.reload,
         config_path=config_path,
+        keeper=keeper,
         claim=controller.claim,
         recovery=controller.recovery,
+        collector=collector,
     )
     return Engine(
         site=site,
@@ -65,11 +79,12 @@ def native_engine(controller: Controller, trees: TreeFiles, *, config_path: str)
         jobs=_jobs(controller, site, lookup),
         submissions=submissions,
         orders=NativeOrders(state=state, store=store, apply=apply, lookup=lookup, submissions=submissions),
-        nodes=_nodes(controller, records),
+        nodes=_nodes(controller, records, lookup),
         history=StateHistory(
             state=state,
             store=store,
             search=records,
+            lookup=lookup,
             curve_reader=CurveReader(state=state, store=store, fleet=controller.fleet, lookup=lookup),
             clock=clock,
         ),
@@ -91,6 +106,7 @@ def native_engine(controller: Controller, trees: TreeFiles, *, config_path: str)
             clock=clock,
         ),
         steps=_steps(controller, submissions, waits),
+        standby=NativeStandby(keeper=keeper),
     )
 
 
@@ -114,12 +130,13 @@ def _jobs(controller: Controller, site: NativeSite, lookup: JobLookup) -> StateJ
     )
 
 
-def _nodes(controller: Controller, records: RecordSearch) -> NativeNodes:
+def _nodes(controller: Controller, records: RecordSearch, lookup: JobLookup) -> NativeNodes:
     state, fleet, clock, apply = controller.state, controller.fleet, controller.clock, controller.apply
     return NativeNodes(
         state=state,
         apply=apply,
         clock=clock,
+        lookup=lookup,
         past_nodes=PastNodes(store=controller.store, fleet=fleet, records=records, clock=clock),
         timelines=Timelines(state=state, store=controller.store, records=records, clock=clock),
         health_check=HealthCheck(

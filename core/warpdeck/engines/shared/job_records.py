@@ -15,6 +15,7 @@ from typing import Any
 
 from warpdeck.base.chunking import TESTS_A_TURN, in_slices
 from warpdeck.base.errors import UserError
+from warpdeck.controller.launch.whole_request import with_stored_parts
 from warpdeck.controller.presenters.job_columns import JOB_FIELDS, row_maker
 from warpdeck.controller.presenters.step_records import step_records
 from warpdeck.controller.state.state import State
@@ -22,13 +23,17 @@ from warpdeck.engines.shared.selection import named_by, tests_of
 from warpdeck.model import Job, JobId, JobState, state_named
 from warpdeck.model.step import Step
 from warpdeck.notation.values.job_ids import parse_job_id
-from warpdeck.ports.caller import Principal, may_control
+from warpdeck.ports.caller import Principal, may_read
 from warpdeck.ports.engine import RecordPage
 from warpdeck.ports.ports import Store
 from warpdeck.protocol import requests as ask
 
+from .visibility import Visibility
+
 PAGE_JOBS = 500
 """Number of jobs in one page. Each may have some dozens of steps, and the size of a frame is limited."""
+PAGE_SCRIPT_CHARACTERS = 1024 * 1024
+"""Maximum length of all scripts in one page. A character may take four bytes or more in a frame."""
 MAX_IDS = 10_000
 """Maximum number of jobs that one request may name, because each id is looked up separately."""
 NOT_ELIGIBLE = frozenset({"Dependency", "BeginTime", "JobArrayTaskLimit", "DependencyNeverSatisfied"})
@@ -106,18 +111,20 @@ class RecordSearch:
     store: Store
 
     async def pages(
-        self, message: ask.Records, *, who: Principal, now: float
+        self, message: ask.Records, *, who: Principal, seen: Visibility, now: float
     ) -> AsyncGenerator[RecordPage, None]:
         """Yield the rows of the records page by page. Raises UserError."""
-        show = row_maker(self.state, message.fields or JOB_FIELDS, now=now)
-        async for jobs, is_last in self.jobs(message):
+        show = seen.job_rows(row_maker(self.state, message.fields or JOB_FIELDS, now=now))
+        async for found, is_last in self.jobs(message):
+            jobs = [job for job in found if seen.sees(job)] if seen.hides_jobs else found
             rows: list[dict[str, Any]] = show(jobs)
             if message.steps:
                 await self._add_steps(jobs, rows)
             if message.scripts:
-                for job, row in zip(jobs, rows, strict=True):
-                    row["script"] = job.request.script if may_control(who, job) else ""
-            yield RecordPage(rows, is_last=is_last)
+                async for page in self._with_scripts(jobs, rows, who):
+                    yield page._replace(is_last=page.is_last and is_last)
+            else:
+                yield RecordPage(rows, is_last=is_last)
 
     async def jobs(self, message: ask.Records) -> AsyncIterator[tuple[list[Job], bool]]:
         """Yield the selected jobs in non-empty pages, each with whether it is certainly the last one.
@@ -168,6 +175,22 @@ class RecordSearch:
                 users=_whose(message), since_unix=window.since, until_unix=window.until
             )
         return [number for number in found if number not in self.state.jobs]
+
+    async def _with_scripts(
+        self, jobs: list[Job], rows: list[dict[str, Any]], who: Principal
+    ) -> AsyncIterator[RecordPage]:
+        """Yield the rows with their scripts, in pages that fit into a frame."""
+        page: list[dict[str, Any]] = []
+        size = 0
+        for job, row in zip(jobs, rows, strict=True):
+            readable = may_read(who, job)
+            script = (await with_stored_parts(job, self.store)).request.script if readable else ""
+            if page and size + len(script) > PAGE_SCRIPT_CHARACTERS:
+                yield RecordPage(page, is_last=False)
+                page, size = [], 0
+            page.append(row | {"script": script})
+            size += len(script)
+        yield RecordPage(page, is_last=True)
 
     async def _add_steps(self, jobs: list[Job], rows: list[dict[str, Any]]) -> None:
         steps: dict[JobId, list[Step]] = {}

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import msgspec
 
 from warpdeck.base.chunking import TESTS_A_TURN, LazyRows, Rows, in_slices
+from warpdeck.controller.launch.whole_request import with_stored_parts, with_whole_request
 from warpdeck.controller.loop.end_waiters import EndWaiters
 from warpdeck.controller.presenters.job_columns import job_detail, row_maker
 from warpdeck.controller.presenters.step_rows import live_steps, step_rows
@@ -22,9 +23,10 @@ from warpdeck.protocol.job_rows import JobDetail, JobRow, JobVariables, LiveStep
 from warpdeck.protocol.site_rows import ForecastRow
 
 from .job_lookup import JobLookup
-from .resubmit import variables_of
+from .resubmit import check_owner, variables_of
 from .selection import Selection
 from .subscriptions import Changes, RowsOfEnds
+from .visibility import Visibility
 
 MAX_ROWS = 100_000
 """Maximum number of jobs in one answer."""
@@ -57,16 +59,25 @@ class StateJobs:
         return Principal(user=job.user, uid=job.uid)
 
     async def rows(self, caller: Caller, message: ask.Jobs) -> Rows[JobRow | dict[str, Any]]:
-        show = row_maker(self.state, message.fields, now=self.clock())
-        return LazyRows(await self._selected(message), show)
+        seen = self.lookup.visibility(caller.who)
+        show = seen.job_rows(row_maker(self.state, message.fields, now=self.clock()))
+        return LazyRows(await self._selected(message, seen), show)
 
     async def detail(self, caller: Caller, message: ask.JobInfo) -> JobDetail:
-        job = await self.lookup.visible(caller.who, message.job)
+        job = await self.lookup.read(caller.who, message.job)
         journal = await self.store.journal(job.id)
         if job.id != job.array_job_id:
             journal = [*await self._array_journal(job.array_job_id), *journal][-MAX_EVENTS:]
-        detail = job_detail(self.state, job, journal)
-        return msgspec.structs.replace(detail, steps=step_rows(job, await self.store.steps(job.id)))
+        steps = step_rows(job, await self.store.steps(job.id))
+        # The rows come from the job as it is in memory, because they may depend on its identity.
+        request = (await with_stored_parts(job, self.store)).request
+        return msgspec.structs.replace(
+            job_detail(self.state, job, journal),
+            script=request.script,
+            argv=list(request.argv),
+            submit_line=request.submit_line,
+            steps=steps,
+        )
 
     async def _array_journal(self, array_job_id: JobId) -> list[JournalEntry]:
         """Return the lines of all tasks of an array.
@@ -80,24 +91,29 @@ class StateJobs:
         return [*lines[:1], *(line for line in lines[1:] if line.at_unix < last.start_at_unix)]
 
     async def environment(self, caller: Caller, message: ask.JobEnvironment) -> JobVariables:
-        return variables_of(await self.lookup.find(message.job), who=caller.who)
+        job = await self.lookup.seen(caller.who, message.job)
+        check_owner(job, who=caller.who)
+        return variables_of(await with_whole_request(job, self.store))
 
     async def forecast(self, caller: Caller, message: ask.Forecast) -> ForecastRow:
-        return await self.forecaster.of_job(self.state, await self.lookup.find(message.job))
+        job = await self.lookup.seen(caller.who, message.job)
+        return self.lookup.visibility(caller.who).forecast(await self.forecaster.of_job(self.state, job))
 
     async def steps(self, caller: Caller, message: ask.Steps) -> Rows[LiveStep]:
-        return live_steps(self.state, Selection(message))
+        return live_steps(self.state, Selection(message, self.lookup.visibility(caller.who)))
 
     def changes(self, caller: Caller, message: ask.Subscribe) -> AsyncGenerator[DeltaPage, None]:
-        return self.change_feed.pages(message)
+        return self.change_feed.pages(message, self.lookup.visibility(caller.who))
 
     def ends(self, caller: Caller, message: ask.AwaitEnds) -> RowsOfEnds:
-        return RowsOfEnds(self.end_waiters, message, row_maker(self.state, message.fields, now=self.clock()))
+        show = row_maker(self.state, message.fields, now=self.clock())
+        shown = self.lookup.visibility(caller.who).job_rows(show)
+        return RowsOfEnds(self.end_waiters, message, shown)
 
-    async def _selected(self, message: ask.Jobs) -> list[Job]:
+    async def _selected(self, message: ask.Jobs, seen: Visibility) -> list[Job]:
         """Return the newest jobs that match the request, oldest first."""
         state, limit = self.state, min(message.limit, MAX_ROWS)
-        wanted = Selection(message)
+        wanted = Selection(message, seen)
         if message.ids and not message.finished:
             found = {job.id: job for number in wanted.numbers for job in state.named(JobId(number))}
         else:

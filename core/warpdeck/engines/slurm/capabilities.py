@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from warpdeck.ports.engine import Action
 
 ADMINISTRATION = "Slurm's administrators do this with Slurm's own commands and slurm.conf"
+BACKUP = "slurmctld has its own backup: a second line SlurmctldHost in slurm.conf names it"
 IMPOSSIBLE: Mapping[Action, str] = {
     Action.TELL: "Slurm has no messages to the terminals of jobs; use `scontrol notify` for jobs of srun",
     Action.NODE_ADD: ADMINISTRATION,
@@ -14,11 +15,13 @@ IMPOSSIBLE: Mapping[Action, str] = {
     Action.NODE_CHECK: "Slurm runs its own health check on the nodes (HealthCheckProgram in slurm.conf)",
     Action.NODES_AT: "Slurm does not record past states of nodes",
     Action.TIMELINE: "Slurm does not record past states of nodes",
-    Action.CURVES: "Slurm keeps no measurements over time; `warpdeck show` tells what a job used after its end",
     Action.CONFIG: "the rules of the cluster are in slurm.conf; `scontrol show config` prints them",
     Action.RELOAD: ADMINISTRATION,
     Action.AMEND: ADMINISTRATION,
     Action.RECOVER: "Slurm keeps its state itself; see StateSaveLocation in slurm.conf",
+    Action.STANDBY: BACKUP,
+    Action.STANDBY_SET: BACKUP,
+    Action.STANDBY_REMOVE: BACKUP,
     Action.TAKEOVER: "Slurm's backup controller takes over with `scontrol takeover`",
 }
 

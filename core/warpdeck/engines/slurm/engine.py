@@ -36,7 +36,7 @@ from .gpus.gathered import Gathered
 from .gpus.readings import GpuReadings
 from .gpus.samplers import Samplers
 from .history.accounting import INTERVAL_S, Accounting
-from .history.curves import NoCurves
+from .history.curves import Recorder, SlurmCurves
 from .jobs import SlurmJobs
 from .nodes.node_looks import NodeLooks
 from .nodes.nodes import SlurmNodes
@@ -45,6 +45,7 @@ from .orders.orders import SlurmOrders
 from .output.job_links import JobLinks
 from .output.log_paths import LogFinder
 from .output.output import SlurmOutput
+from .processes.kept_sruns import KeptSruns
 from .processes.output_files import remove_old
 from .processes.sessions import SlurmSessions
 from .processes.steps import SlurmSteps
@@ -53,6 +54,7 @@ from .rest.source import RestSource
 from .settings import SlurmSettings
 from .site import SlurmSite
 from .site_gateway.client import SiteGateway
+from .standby import SlurmStandby
 from .submitting.job_folder import JobFolders
 from .submitting.opening import open_submissions, shared_folder
 from .submitting.recorded_code import RecordedCode
@@ -69,6 +71,7 @@ class Gateway:
     cluster: Cluster
     poller: Poller
     gpu_readings: GpuReadings
+    recorder: Recorder
     commands: SlurmCommands
     allowance: Allowance
     settings: SlurmSettings
@@ -105,7 +108,7 @@ async def slurm_engine(
         )
         files = RunningFiles(cluster=made.cluster, poller=made.poller)
         links = _links(made, programs)
-        steps, upkeep, samplers = _steps(made), Upkeep(submissions), _samplers(made, programs)
+        steps, upkeep, samplers = _steps(made, programs), Upkeep(submissions), _samplers(made, programs)
         agents = _agents(made)
         looks = NodeLooks(cluster=made.cluster, commands=made.commands, allowance=made.allowance)
         await asyncio.to_thread(remove_old, shared_folder(settings))
@@ -151,7 +154,8 @@ async def gateway(
             user=pwd.getpwuid(cluster.uid).pw_name,
             interval_s=max(2.0, min(INTERVAL_S, 360 / settings.requests_per_minute)),
         )
-        gpu_readings = GpuReadings(cluster)
+        recorder = Recorder(cluster=cluster, clock=clock)
+        gpu_readings = GpuReadings(cluster, taken=recorder.take)
         poller.on_demand[Source.USAGE] = Gathered(cluster=cluster, commands=commands, readings=gpu_readings)
 
         async def after_queue(changes: JobChanges) -> None:
@@ -159,12 +163,13 @@ async def gateway(
             gpu_readings.forget_ended(changes)
 
         poller.after_queue = after_queue
-        async with poller.running(), accounting.running():
+        async with poller.running(), accounting.running(), recorder.running():
             await poller.first_look()
             yield Gateway(
                 cluster=cluster,
                 poller=poller,
                 gpu_readings=gpu_readings,
+                recorder=recorder,
                 commands=commands,
                 allowance=allowance,
                 settings=settings,
@@ -231,7 +236,8 @@ def _engine(
             state=cluster.state,
             store=cluster.store,
             search=RecordSearch(cluster.state, cluster.store),
-            curve_reader=NoCurves(),
+            lookup=made.lookup,
+            curve_reader=SlurmCurves(recorder=made.recorder, cluster=cluster, lookup=made.lookup),
             clock=clock,
         ),
         output=output,
@@ -243,6 +249,7 @@ def _engine(
             clock=clock,
         ),
         steps=steps,
+        standby=SlurmStandby(),
     )
 
 
@@ -335,8 +342,10 @@ def _waits(made: Gateway) -> SlurmWaits:
     return SlurmWaits(waits=waits, poller=made.poller)
 
 
-def _steps(made: Gateway) -> SlurmSteps:
+def _steps(made: Gateway, programs: Programs) -> SlurmSteps:
+    folder = os.path.join(made.paths.home, "steps")
     return SlurmSteps(
+        kept=KeptSruns(folder=folder, commands=made.commands, programs=programs),
         cluster=made.cluster,
         waits=_waits(made),
         commands=made.commands,

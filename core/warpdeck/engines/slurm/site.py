@@ -9,11 +9,11 @@ import msgspec
 
 from warpdeck.base.errors import UserError
 from warpdeck.controller.loop.scheduler_statistics import SchedulerStatistics
-from warpdeck.ports.caller import Caller, require_admin
+from warpdeck.ports.caller import Caller, Principal, require_admin
 from warpdeck.ports.engine import UNSUPPORTED, Action, SiteSummary
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol import results
-from warpdeck.protocol.site_rows import EngineRow
+from warpdeck.protocol.site_rows import EngineRow, QuotaRow
 
 from .capabilities import IMPOSSIBLE, capabilities
 from .cluster.cluster import Cluster
@@ -50,6 +50,9 @@ class SlurmSite:
     def identity(self) -> str:
         return self.cluster.state.controller_id
 
+    def with_rights(self, who: Principal) -> Principal:
+        return who  # Slurm decides what its users may do.
+
     def capabilities(self) -> Mapping[Action, str]:
         return capabilities()
 
@@ -64,6 +67,9 @@ class SlurmSite:
             site_gateway=self.site_gateway.row(),
             rest=self.rest.row(),
         )
+
+    def quota(self, who: Principal) -> QuotaRow | None:
+        return None
 
     def summary(self) -> SiteSummary:
         state = self.cluster.state

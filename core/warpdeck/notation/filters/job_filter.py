@@ -4,6 +4,8 @@
     user:ann st:PD   in that field (id, name, user, state, node, part, account, qos, reason, sweep);
                      user:me is the calling user; name~llm is the same as name:llm
     gpu>4 gpu=0      compares a number (gpu, cpu, nodes)
+    end>2h ago       compares the time of the end or of the submission (end, submit) with a past time;
+                     the units are s, m, h, d and w, and "ago" can be left out
     lr=0.1           a parameter of a sweep and its whole value;
                      sweep:gpu=2 for a parameter with the name of a number field
     !vit  !user:bob  must not hold
@@ -30,6 +32,8 @@ WORD = "word"
 """The field of a word that names no field."""
 TEXT_FIELDS = ("id", "name", "user", "state", "node", "part", "account", "qos", "reason", "sweep")
 NUMBER_FIELDS = ("gpu", "cpu", "nodes")
+TIME_FIELDS = ("end", "submit")
+"""The fields that are compared with a past time. The value of their clauses is its age in seconds."""
 LONGEST_VALUE = 256
 """Maximum number of characters of one word that are used."""
 MOST_DIGITS = 15
@@ -50,9 +54,13 @@ _SHORT = {
 }
 _COMPARED = re.compile(r"(gpu|cpu|nodes)s?(>=|<=|>|<|=)([0-9]*)")
 _COMPARABLE = {*NUMBER_FIELDS, *(f"{field}s" for field in NUMBER_FIELDS)}
+_TIMED = re.compile(r"(end|submit)(>=|<=|>|<)(?:([0-9]{1,6})([smhdw]))?")
+_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_AGO = ("ago", "ag", "a")
+"""The word after a past time, also while it is typed."""
 _COMPARES = re.compile(r"([a-z]+)[<>=]")
 _NAMED = re.compile(r"([a-z]+)[:~](.*)")
-OPERATORS: dict[str, Callable[[int, int], bool]] = {
+OPERATORS: dict[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,
     "<=": operator.le,
     ">": operator.gt,
@@ -92,6 +100,10 @@ class Filtered(Protocol):
     def cpus(self) -> int: ...
     @property
     def nodes(self) -> int: ...
+    @property
+    def submit(self) -> float: ...
+    @property
+    def end(self) -> float | None: ...
 
 
 Test = Callable[[Filtered], bool]
@@ -110,19 +122,37 @@ _NUMBERS: dict[str, Callable[[Filtered], int]] = {
     "cpu": lambda row: row.cpus,
     "nodes": lambda row: row.nodes,
 }
+_TIMES: dict[str, Callable[[Filtered], float | None]] = {
+    "end": lambda row: row.end,
+    "submit": lambda row: row.submit,
+}
 
 
 def parse_filter(text: str, *, me: str = "") -> tuple[Clause, ...]:
     """Return the clauses of a filter text. Of a very long text only the first ones are used. `me` is the user
     that `user:me` means.
     """
+    return tuple(clause for word in _words(text) if (clause := _clause(word, me)) is not None)
+
+
+def _words(text: str) -> list[str]:
+    """Return the words of a filter, without the word "ago" after a time."""
     words = text.lower().split()[:MAX_CLAUSES]
-    return tuple(clause for word in words if (clause := _clause(word, me)) is not None)
+    return [
+        word
+        for before, word in zip(["", *words], words, strict=False)
+        if word not in _AGO or not has_times(before)
+    ]
 
 
-def holds(clauses: Sequence[Clause]) -> Test:
-    """Return a function that tests whether a job matches all clauses."""
-    tests = [_test(clause) for clause in clauses]
+def has_times(text: str) -> bool:
+    """Return whether the filter compares times, so that its result changes with time."""
+    return any(_TIMED.fullmatch(word.lstrip("!")) for word in text.lower().split())
+
+
+def holds(clauses: Sequence[Clause], *, now: float | None = None) -> Test:
+    """Return a function that tests whether a job matches all clauses. Clauses about times need `now`."""
+    tests = [_test(clause, now) for clause in clauses]
     return lambda row: all(test(row) for test in tests)
 
 
@@ -150,7 +180,7 @@ def probable_mistake(text: str) -> str:
     """Return a sentence about the probable mistake in a filter that matches nothing; "" if every word is
     valid.
     """
-    for word in text.lower().split()[:MAX_CLAUSES]:
+    for word in _words(text):
         bare = word.lstrip("!")
         clause, named, compared = _clause(bare, ""), _NAMED.fullmatch(bare), _COMPARES.match(bare)
         if clause is None:
@@ -162,6 +192,8 @@ def probable_mistake(text: str) -> str:
         if named and clause.field == WORD:
             return f"there is no field {named[1]}; the fields are {', '.join(TEXT_FIELDS)}"
         if compared and clause.field == WORD:
+            if compared[1] in TIME_FIELDS:
+                return f"{bare} does not compare with a past time; write such as {compared[1]}>2h ago"
             if compared[1] in _COMPARABLE:
                 return f"{bare} does not compare with a whole number; write such as gpu>4"
             if compared[0].endswith("="):
@@ -174,8 +206,10 @@ def plain_words(text: str) -> str:
     """Return the words that are searched for literally, so that a table can highlight them."""
     return " ".join(
         word
-        for word in text.split()
-        if not any(sign in word for sign in ":!~") and not _COMPARED.fullmatch(word)
+        for word in _words(text)
+        if not any(sign in word for sign in ":!~")
+        and not _COMPARED.fullmatch(word)
+        and not _TIMED.fullmatch(word)
     )
 
 
@@ -189,6 +223,12 @@ def _clause(word: str, me: str) -> Clause | None:
         if not digits:
             return None
         return Clause(field=field, sign=sign, value=digits[:MOST_DIGITS], absent=absent)
+    timed = _TIMED.fullmatch(word)
+    if timed:
+        field, sign, count, unit = timed.groups()
+        if not count:
+            return None
+        return Clause(field=field, sign=sign, value=str(int(count) * _UNITS_S[unit]), absent=absent)
     named = _NAMED.fullmatch(word)
     field = _SHORT.get(named[1], named[1]) if named else WORD
     value = named[2] if named and field in TEXT_FIELDS else word
@@ -200,9 +240,18 @@ def _clause(word: str, me: str) -> Clause | None:
     return Clause(field=field, sign="has", value=value[:LONGEST_VALUE], absent=absent)
 
 
-def _test(clause: Clause) -> Test:
-    inner = _positive_test(clause)
+def _test(clause: Clause, now: float | None) -> Test:
+    is_time = clause.field in TIME_FIELDS and clause.sign in OPERATORS
+    inner = _time_test(clause, now) if is_time else _positive_test(clause)
     return (lambda row: not inner(row)) if clause.absent else inner
+
+
+def _time_test(clause: Clause, now: float | None) -> Test:
+    read, compare = _TIMES[clause.field], OPERATORS[clause.sign]
+    if now is None:
+        raise UserError(f"{clause.field} cannot be compared with a time here", "Remove it from the filter")
+    moment = now - number_of(clause)
+    return lambda row: (at := read(row)) is not None and compare(at, moment)
 
 
 def _positive_test(clause: Clause) -> Test:

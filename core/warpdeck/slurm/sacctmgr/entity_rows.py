@@ -9,13 +9,14 @@ from typing import Any
 
 from warpdeck.base.cluster import CLUSTER_NAME as CLUSTER
 from warpdeck.base.cluster import NORMAL_QOS
-from warpdeck.slurm.fields.node_fields import node_tres, tres_of_all
+from warpdeck.slurm.fields.node_fields import author, node_tres, tres_of_all, with_uid
 from warpdeck.slurm.fields.partition_fields import with_members
 from warpdeck.slurm.fields.reservation_fields import RESERVATION
 from warpdeck.slurm.format.account_tree import ROOT, in_tree
 from warpdeck.slurm.format.units import UNKNOWN, clock, moment, tres_text
 from warpdeck_agent.wire.hostnames import collapse
 
+from .change_messages import ChangeRefused
 from .limit_names import OF_ASSOCIATION, limit_texts
 
 Row = dict[str, str]
@@ -35,6 +36,23 @@ OUT = {"down": ("DOWN", "1"), "drained": ("DRAIN", "514"), "draining": ("DRNG", 
 """Node state that `show event` lists -> Slurm's name and number."""
 
 
+DENIED = "sacctmgr: error: Access/permission denied\n"
+DENIED_EVENTS = f"{DENIED} Error with request: Access/permission denied\n"
+DENIED_QUERY = f"{DENIED} Problem with query.\n"
+"""Slurm's messages for entities that the user may not see (PrivateData)."""
+
+
+def private_data(client: Any) -> frozenset[str]:
+    """Return the private subjects of the site."""
+    return frozenset(client.call("settings")["settings"].get("PrivateData", "").split(","))
+
+
+def is_operator(client: Any) -> bool:
+    """Return whether the user is an operator, an administrator, or root."""
+    welcome = client.welcome
+    return bool(welcome.get("admin")) or welcome.get("level", "none") != "none"
+
+
 def no_rows(client: Any) -> list[Row]:
     """Return the rows of an entity that does not exist here."""
     return []
@@ -43,7 +61,9 @@ def no_rows(client: Any) -> list[Row]:
 def association_rows(client: Any) -> list[Row]:
     """Return the associations in the order of the tree; "above" holds one blank for each level."""
     every = _qos_names(client)
-    return [_association(row, above, every) for row, above in in_tree(client.call("shares")["shares"])]
+    told = client.call("shares")
+    tree = in_tree(told["shares"], is_partial=told.get("is_partial", False))
+    return [_association(row, above, every) for row, above in tree]
 
 
 def _qos_names(client: Any) -> list[str]:
@@ -71,15 +91,27 @@ def user_rows(client: Any) -> list[Row]:
 
     `matching` reduces them to one row for each user if associations are not requested.
     """
+    shares = client.call("shares")
+    levels = {
+        ROOT: "Administrator",
+        **{user: level.title() for user, level in shares.get("admin_levels", {}).items()},
+    }
+    coordinated: dict[str, list[str]] = {}
+    for share in shares["shares"]:
+        for user in share.get("coordinators", ()):
+            coordinated.setdefault(user, []).append(share["account"])
     rows = [row for row in association_rows(client) if row["User"]]
+    here = {row["User"] for row in rows}
+    rows += [{"User": user, "Account": ""} for user in {*levels, *coordinated} - {ROOT} - here]
     defaults: dict[str, str] = {}
-    for row in sorted(rows, key=lambda row: not row["is default"]):
+    for row in sorted(rows, key=lambda row: not row.get("is default")):
         defaults.setdefault(row["User"], row["Account"])
     return [
         {
             **row,
             "Def Acct": defaults[row["User"]],
-            "Admin": "Administrator" if row["User"] == ROOT else "None",
+            "Admin": levels.get(row["User"], "None"),
+            "coordinates": ",".join(sorted(coordinated.get(row["User"], ()))),
         }
         for row in sorted(rows, key=lambda row: (row["User"], row["Account"]))
     ]
@@ -90,8 +122,22 @@ def account_rows(client: Any) -> list[Row]:
 
     `matching` reduces them to one row for each account if associations are not requested.
     """
-    about = {row["account"]: row for row, _ in in_tree(client.call("shares")["shares"]) if not row["user"]}
-    rows = [_account(about[row["Account"]]) | row for row in association_rows(client)]
+    told = client.call("shares")
+    shares = told["shares"]
+    if (
+        not any(not row["user"] for row in shares)
+        and "accounts" in private_data(client)
+        and not is_operator(client)
+    ):
+        raise ChangeRefused(DENIED_QUERY)
+    about = {
+        row["account"]: row
+        for row, _ in in_tree(shares, is_partial=told.get("is_partial", False))
+        if not row["user"]
+    }
+    rows = [
+        _account(about[row["Account"]]) | row for row in association_rows(client) if row["Account"] in about
+    ]
     return sorted(rows, key=lambda row: (row["Account"], row["User"]))
 
 
@@ -99,7 +145,8 @@ def _account(row: Mapping[str, Any]) -> Row:
     name = row["account"]
     if name == ROOT and not row["shares"]:
         return {"Descr": "default root account", "Org": name}
-    return {"Descr": row["description"] or name, "Org": row["organization"] or row["parent"] or name}
+    about = {"Descr": row["description"] or name, "Org": row["organization"] or row["parent"] or name}
+    return {**about, "coordinates": ",".join(row.get("coordinators", ()))}
 
 
 def qos_rows(client: Any) -> list[Row]:
@@ -158,6 +205,8 @@ def event_rows(client: Any) -> list[Row]:
 
     Past events are not stored.
     """
+    if "events" in private_data(client) and not is_operator(client):
+        raise ChangeRefused(DENIED_EVENTS)
     nodes, now = client.call("nodes", facts=True)["nodes"], time.time()
     since = now - client.call("status")["uptime_s"]
     lasts = {"TimeEnd": UNKNOWN, "Cluster": CLUSTER}
@@ -169,7 +218,7 @@ def event_rows(client: Any) -> list[Row]:
             of_node = {"NodeName": node["name"], "State": state, "StateRaw": raw, "Reason": node["reason"]}
             tres = tres_text({**node_tres(node), "node": 1}, by_name=True)
             found.append(
-                {"Event": "Node", "EventRaw": "2", "User": "root(0)", "TRES": tres}
+                {"Event": "Node", "EventRaw": "2", "User": with_uid(author(node)), "TRES": tres}
                 | {**lasts, **of_node, **_times(node["reason_at"] or since, now)}
             )
     return found

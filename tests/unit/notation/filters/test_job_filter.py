@@ -2,7 +2,7 @@
 
 import pytest
 
-from warpdeck.notation.filters.job_filter import holds, parse_filter, probable_mistake
+from warpdeck.notation.filters.job_filter import holds, parse_filter, plain_words, probable_mistake
 from warpdeck.protocol.job_rows import JobRow
 
 
@@ -16,6 +16,7 @@ from warpdeck.protocol.job_rows import JobRow
         ("gpus>=1.5", "gpus>=1.5 does not compare with a whole number"),
         ("mem=4", "no sweep here has mem=4, and only gpu, cpu, nodes can be compared"),
         ("mem>4", "mem cannot be compared; only gpu, cpu, nodes can"),
+        ("end>soon", "end>soon does not compare with a past time; write such as end>2h ago"),
         ("gpu:4", "gpu is a number; write such as gpu>4 or gpu=0"),
     ],
 )
@@ -25,10 +26,50 @@ def test_the_probable_mistake_in_a_filter_is_named(text: str, said: str) -> None
 
 @pytest.mark.parametrize(
     "text",
-    ["", "llama", "gpu>", "gpu>4", "state:", "state:f", "state:canc", "user:me", "name~a>b", "!vit", "!"],
+    [
+        "",
+        "llama",
+        "gpu>",
+        "gpu>4",
+        "state:",
+        "state:f",
+        "state:canc",
+        "user:me",
+        "name~a>b",
+        "!vit",
+        "!",
+        "end>",
+        "end>2h ago",
+    ],
 )
 def test_valid_and_incomplete_filters_have_no_mistake(text: str) -> None:
     assert probable_mistake(text) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("end>2h ago", [2]),
+        ("end>2h ag", [2]),
+        ("end>2h", [2]),
+        ("end>", [1, 2, 3]),
+        ("end<=120m ago", [1]),
+        ("!end>2h ago", [1, 3]),
+        ("submit>1d ago", [2, 3]),
+        ("submit>1d ago end<1h ago", [2]),
+        ("end>1w ago ago", []),
+    ],
+)
+def test_times_are_compared_with_a_past_time(text: str, found: list[int]) -> None:
+    now, hour = 1e6, 3600.0
+    rows = [
+        JobRow(id=1, label="1", array_job_id=1, submit=now - 30 * hour, end=now - 3 * hour),
+        JobRow(id=2, label="2", array_job_id=2, submit=now - 5 * hour, end=now - 1.5 * hour),
+        JobRow(id=3, label="3", array_job_id=3, submit=now - 5 * hour),
+    ]
+    test = holds(parse_filter(text), now=now)
+    assert [row.id for row in rows if test(row)] == found
+    assert plain_words(text) in ("", "end>", "ago")
 
 
 TASK = JobRow(id=2, label="7_1", array_job_id=7, name="vit", sweep="lr=0.1 Seed=12")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar
+from functools import cached_property
+from typing import ClassVar, cast
 
-from textual import work
+from textual import events, work
 from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Input
@@ -23,10 +24,27 @@ from warpdeck_tui.screens.forms.field_choices import (
     rows_of,
 )
 from warpdeck_tui.screens.shared.deck_screen import Arrives
+from warpdeck_tui.table.bindings import actions_at
+from warpdeck_tui.terminal.keyboard import Keyboard
 from warpdeck_tui.viewmodels.job_form.path_completion import completed
 from warpdeck_tui.viewmodels.site.choices import that_begin
 from warpdeck_tui.widgets.choice_list import ChoiceList
 from warpdeck_tui.widgets.virtual_table import VirtualTable
+
+
+class CompletedLine(Input):
+    """A field of the form. `place` is the context of the form in the table of actions."""
+
+    place: ClassVar[str]
+
+    def on_key(self, event: events.Key) -> None:
+        """Open the list of the field. Without this, an input takes a blank as text before it looks for a binding."""
+        default = next(each.keys for each in actions_at(self.place) if each.id == "choose")
+        keys = cast(Deck, self.app).keymap.get(f"{self.place}.choose", default)
+        if event.key in keys.split(",") and isinstance(self.screen, CompletedForm) and self.screen.has_list:
+            event.stop()
+            event.prevent_default()
+            self.screen.action_choose()
 
 
 class CompletedForm(Arrives[str], ModalScreen[str]):
@@ -34,11 +52,14 @@ class CompletedForm(Arrives[str], ModalScreen[str]):
 
     hidden: ClassVar[type[Widget]]
 
-    def __init__(self, deck: Deck) -> None:
-        super().__init__()
-        self._choices = FieldChoices(deck)
-        self._keyboard = deck.keyboard
+    @cached_property
+    def _choices(self) -> FieldChoices:
+        return FieldChoices(cast(Deck, self.app))
+
+    @property
+    def _keyboard(self) -> Keyboard:
         """Keys wait until a path is completed or a list is open, because they are meant for the result."""
+        return cast(Deck, self.app).keyboard
 
     @abstractmethod
     def value(self, field: str) -> str:
@@ -67,6 +88,21 @@ class CompletedForm(Arrives[str], ModalScreen[str]):
         if not self.is_left and self._focused_field() != self.choice_list.field:
             self.close_list()
             self.list_names()
+
+    def submits(self) -> bool:
+        """Take the chosen value of an open list. Return whether there was none, so that the form is submitted."""
+        if not self.choice_list.is_active:
+            return True
+        self.take(self.choice_list.chosen)
+        return False
+
+    def gives_up(self) -> bool:
+        """Close an open list. Return whether there was none, so that the form is closed."""
+        if not self.choice_list.is_active:
+            return True
+        self.close_list()
+        self.list_names()
+        return False
 
     def close_list(self) -> None:
         self.choice_list.hide()

@@ -17,6 +17,7 @@ from textual.widgets import Static
 from warpdeck.base.errors import UserError
 from warpdeck.client.terminal import window_size
 from warpdeck_tui.deck import Deck
+from warpdeck_tui.screens.forms.completed_form import CompletedForm, CompletedLine
 from warpdeck_tui.screens.shared.deck_screen import Arrives
 from warpdeck_tui.screens.shared.form_dialog import FormDialog
 from warpdeck_tui.screens.shared.key_line import DialogKeys
@@ -32,6 +33,7 @@ from warpdeck_tui.viewmodels.shell.new_shell import (
     values_of,
     wait_lines,
 )
+from warpdeck_tui.widgets.choice_list import ChoiceList
 from warpdeck_tui.widgets.form import show_verdict
 from warpdeck_tui.widgets.form_fields import FormValues
 
@@ -45,7 +47,17 @@ READY, LEFT, CANCEL = "ready", "left", "cancel"
 """Results of the wait."""
 
 
-class ShellSize(FormDialog):
+class ShellLine(CompletedLine):
+    """A field of the dialog."""
+
+    place = "shell"
+
+
+class FreeWords(Static):
+    """The nodes with free GPUs. The list of partitions replaces it while the user is in that field."""
+
+
+class ShellSize(FormDialog, CompletedForm):
     """Asks for GPUs, time and partition of a shell, beginning with the last choice, and submits it.
 
     The result is the id of its job.
@@ -53,6 +65,8 @@ class ShellSize(FormDialog):
 
     place = "shell"
     look = "shell"
+    line = ShellLine
+    hidden = FreeWords
     BINDINGS: ClassVar[list[BindingType]] = bindings("shell")
 
     def __init__(self, options: Sequence[str]) -> None:
@@ -62,13 +76,33 @@ class ShellSize(FormDialog):
         """Number of questions about the expected start, so that a late answer is dropped."""
 
     def compose_more(self) -> Iterable[Widget]:
-        yield Static("", id="free", markup=False)
+        yield FreeWords("", id="free", markup=False)
+        yield ChoiceList(self.deck.palette, id="choices")
         yield Static("", id="forecast", markup=False)
+
+    def value(self, field: str) -> str:
+        return self.form.input(field).value.strip()
+
+    def on_input_changed(self) -> None:
+        super().on_input_changed()
+        if not self.is_left:
+            self.list_names()
+
+    def show_path_error(self, field: str, error: UserError) -> None:
+        self.show_error(error.message)
+
+    def action_submit(self) -> None:
+        if self.submits():
+            super().action_submit()
+
+    def action_give_up(self) -> None:
+        if self.gives_up():
+            super().action_give_up()
 
     def preview(self, values: FormValues) -> None:
         super().preview(values)
         self.show_error("")
-        self.query_one("#free", Static).update(free_words(self.deck.board.nodes.values()))
+        self.query_one(FreeWords).update(free_words(self.deck.board.nodes.values()))
         if not self.form.wrong():
             self.form.show_errors(())
             self._look_ahead(values)

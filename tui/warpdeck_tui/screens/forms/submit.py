@@ -23,12 +23,12 @@ from warpdeck.client.submission import read_script
 from warpdeck_tui.data.server_requests import Core
 from warpdeck_tui.data.user_folders import in_own_thread
 from warpdeck_tui.deck import Deck
-from warpdeck_tui.screens.forms.completed_form import CompletedForm
+from warpdeck_tui.screens.forms.completed_form import CompletedForm, CompletedLine
 from warpdeck_tui.screens.forms.field_choices import LISTED, PATHS
 from warpdeck_tui.screens.forms.sweep import SweepGrid
 from warpdeck_tui.screens.shared.dialogs import Ask, Fill
 from warpdeck_tui.screens.shared.key_line import DialogKeys
-from warpdeck_tui.table.bindings import actions_at, bindings
+from warpdeck_tui.table.bindings import bindings
 from warpdeck_tui.user_files.external_editor import edited
 from warpdeck_tui.user_files.presets import check_name
 from warpdeck_tui.viewmodels.job_form.form import (
@@ -55,7 +55,6 @@ from warpdeck_tui.widgets.form_fields import WHOLE_FORM, FieldError
 if TYPE_CHECKING:
     from warpdeck_tui.screens.shared.form_opening import FormOpening
 
-CHOOSE_KEY = next(each.keys for each in actions_at("form") if each.id == "choose")
 TYPING_S = 0.4
 """Seconds without typing after which another scheduler is asked when the job would start. Each such question costs
 it a request. Our own scheduler is asked at each key.
@@ -64,21 +63,14 @@ SLOW_S = 0.05
 """After an answer that took longer than this, the next question waits as long as the answer took."""
 
 
-class FormLine(Input):
+class FormLine(CompletedLine):
     """A field of the submission form.
 
     The form's keys are bound here instead of on the screen, because they have other meanings in the script.
     """
 
+    place = "form"
     BINDINGS: ClassVar[list[BindingType]] = bindings("form")
-
-    def on_key(self, event: events.Key) -> None:
-        """Open the list of the field. Without this, an input takes a blank as text before it looks for a binding."""
-        keys = cast(Deck, self.app).keymap.get("form.choose", CHOOSE_KEY)
-        if event.key in keys.split(",") and isinstance(self.screen, CompletedForm) and self.screen.has_list:
-            event.stop()
-            event.prevent_default()
-            self.screen.action_choose()
 
 
 class ScriptText(TextArea):
@@ -102,7 +94,7 @@ class NewJob(CompletedForm):
     VERTICAL_BREAKPOINTS = [(0, "-low"), (34, "-tall")]  # noqa: RUF012  (as Textual declares it)
 
     def __init__(self, core: Core, filling: FormOpening, sheet: Sheet) -> None:
-        super().__init__(filling.deck)
+        super().__init__()
         self._core = core
         self._filling = filling
         self._sheet = sheet
@@ -113,6 +105,8 @@ class NewJob(CompletedForm):
         """The errors that are shown."""
         self._asks = False
         """Whether the scheduler is being asked when the job would start."""
+        self._answered: Sheet | None = None
+        """The state of the form to which the shown expected start belongs."""
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog form"):
@@ -280,10 +274,7 @@ class NewJob(CompletedForm):
         self.action_submit()
 
     def action_submit(self) -> None:
-        if self.choice_list.is_active:
-            self.take(self.choice_list.chosen)
-            return
-        if self._busy:
+        if not self.submits() or self._busy:
             return
         wrong = check(self._sheet, now=time.time())
         self._show_errors(wrong)
@@ -338,16 +329,22 @@ class NewJob(CompletedForm):
 
         One question is asked at a time. The last answer stays on the screen until the next one has come.
         """
-        asked, took_s = None, 0.0
+        took_s = 0.0
         try:
-            while asked is not self._sheet:
+            while not self.is_answered:
                 await asyncio.sleep(self._pause_s(took_s))
                 asked, begun = self._sheet, time.monotonic()
                 words, verdict = await self._expected_start(asked)
                 took_s = time.monotonic() - begun
                 show_verdict(self.query_one("#forecast", Static), words, verdict)
+                self._answered = asked
         finally:
             self._asks = False
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the expected start is shown for the present state of the form."""
+        return self._answered is self._sheet
 
     def _pause_s(self, took_s: float) -> float:
         if not cast(Deck, self.app).board.scheduler.is_own:
@@ -396,8 +393,5 @@ class NewJob(CompletedForm):
             self.query_one(f"#{found[0].field}").focus()
 
     def action_give_up(self) -> None:
-        if self.choice_list.is_active:
-            self.close_list()
-            self.list_names()
-        else:
+        if self.gives_up():
             self.dismiss("")

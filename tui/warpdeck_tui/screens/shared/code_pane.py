@@ -15,6 +15,7 @@ from textual.containers import Horizontal, Vertical
 from textual.widgets import Static
 
 from warpdeck.base.errors import UserError
+from warpdeck.protocol.job_rows import JobDetail
 from warpdeck_tui.deck import Deck
 from warpdeck_tui.viewmodels.cells import Cell, Line
 from warpdeck_tui.viewmodels.diffs.layout import file_lines, shown
@@ -86,11 +87,14 @@ class CodePane(Vertical):
         self._show_head()
 
     @work(exclusive=True, group="code")
-    async def look(self, snapshot: Mapping[str, Any] | None) -> None:
+    async def look(self, detail: JobDetail) -> None:
         """Request the list of files the first time that the pane is shown."""
         if self._asked:
             return
+        snapshot = detail.snapshot
         self._asked, self._snapshot = True, snapshot
+        is_foreign = not detail.submit_line and not self.deck.board.scheduler.is_own
+        self._state = self._state._replace(is_foreign=is_foreign)
         core = self.deck.core
         try:
             self._tree = tree_of(await core.files(snapshot)) if snapshot else Tree()

@@ -29,10 +29,17 @@ class ColumnPicker(Arrives[tuple[str, ...]], ModalScreen[tuple[str, ...]]):
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("columns")
 
-    def __init__(self, names: tuple[str, ...], changed: Callable[[tuple[str, ...]], None]) -> None:
+    def __init__(
+        self,
+        names: tuple[str, ...],
+        changed: Callable[[tuple[str, ...]], None],
+        *,
+        defaults: tuple[str, ...],
+        offered: tuple[str, ...],
+    ) -> None:
         super().__init__()
-        self._before = names
-        self._choice = ColumnChoice.of(names)
+        self._before, self._defaults, self._offered = names, defaults, offered
+        self._choice = ColumnChoice.of(names, offered)
         self._changed = changed
 
     @property
@@ -71,7 +78,7 @@ class ColumnPicker(Arrives[tuple[str, ...]], ModalScreen[tuple[str, ...]]):
         self._table.go_to(key)
 
     def action_defaults(self) -> None:
-        self._use(ColumnChoice.of(()))
+        self._use(ColumnChoice.of(self._defaults, self._offered))
 
     def on_virtual_table_moved(self, event: VirtualTable.Moved) -> None:
         event.stop()

@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widget import Widget
-from textual.widgets import Static
+from textual.widgets import Input, Static
 
 from warpdeck.base.errors import UserError
 from warpdeck_tui.deck import Deck
@@ -33,6 +33,8 @@ class FormDialog(Arrives[str], ModalScreen[str]):
     """The dialog's context in the table of actions."""
     look: ClassVar[str] = ""
     """Further style classes of the dialog."""
+    line: ClassVar[type[Input]] = Input
+    """The class of the fields."""
 
     def __init__(
         self, title: str, fields: tuple[FormField, ...], values: FormValues | None = None, *, first: str = ""
@@ -50,7 +52,7 @@ class FormDialog(Arrives[str], ModalScreen[str]):
     def compose(self) -> ComposeResult:
         with Vertical(classes=f"dialog {self.look}".rstrip()):
             yield Static(printable(self._title), classes="title", markup=False)
-            yield Form(self._fields, self._initial)
+            yield Form(self._fields, self._initial, line=self.line)
             yield from self.compose_more()
             yield Static("", id="error", classes="error", markup=False)
             yield Static("", id="command", classes="command", markup=False)

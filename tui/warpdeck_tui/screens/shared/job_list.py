@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -24,7 +24,7 @@ from warpdeck_tui.table.bindings import bindings
 from warpdeck_tui.user_files.saved_views import Views, read_views, write_views
 from warpdeck_tui.viewmodels import Line
 from warpdeck_tui.viewmodels.jobs.arrays import Fold
-from warpdeck_tui.viewmodels.jobs.job_columns import DEFAULT_COLUMNS, columns_of
+from warpdeck_tui.viewmodels.jobs.job_columns import DEFAULT_COLUMNS, JOB_COLUMNS, NO_WIDTHS, columns_of
 from warpdeck_tui.viewmodels.jobs.order import SORTED_BY, Order, rank
 from warpdeck_tui.viewmodels.jobs.queue import array_in_full, in_full, targets
 from warpdeck_tui.viewmodels.jobs.verbs import JOB_VERBS, fits
@@ -40,11 +40,13 @@ from .preview import FIRST_COLUMNS, Preview
 TICK_S = 1.0
 RECENT_S = 0.9
 """Age in seconds up to which drawn times are recent enough."""
+RESTS_AFTER_S = 30.0
+"""Seconds without a key after which the times are drawn half as often."""
 MOST_MARKED = 1_000
 """Largest number of rows that can be marked at once. Each key processes all marks, and nobody reads a longer
 list before confirming.
 """
-FILTER_EXAMPLE = "text, user:me, state:F, gpu>4, name~llm, lr=0.1, !text"
+FILTER_EXAMPLE = "text, user:me, state:F, gpu>4, name~llm, lr=0.1, end>2h ago, !text"
 
 
 class FilterLine(Input):
@@ -58,6 +60,9 @@ class JobListScreen(DeckScreen):
     """A screen with a table of jobs."""
 
     first_columns: ClassVar[tuple[str, ...]] = DEFAULT_COLUMNS
+    offered_columns: ClassVar[tuple[str, ...]] = tuple(JOB_COLUMNS)
+    saved_columns: ClassVar[str] = "columns"
+    """The field of the saved views that holds the chosen columns."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -126,7 +131,12 @@ class JobListScreen(DeckScreen):
 
     def table_columns(self, *, beside: bool) -> Sequence[Column]:
         """Return the columns of the table. `beside` means that the preview is shown."""
-        return columns_of(self.columns, beside=beside)
+        return columns_of(self.columns, beside=beside, widths=self.text_widths)
+
+    @property
+    def text_widths(self) -> Mapping[str, int]:
+        """The widest text in each column to which the column is fitted."""
+        return NO_WIDTHS
 
     @abstractmethod
     def rows(self, *, now: float) -> RowSource:
@@ -218,8 +228,13 @@ class JobListScreen(DeckScreen):
         return True
 
     def _on_clock(self) -> None:
-        """Draw the rows again, unless an update has drawn them a moment ago."""
-        if time.monotonic() - self._drawn_at >= RECENT_S:
+        """Draw the rows again, unless an update has drawn them a moment ago.
+
+        After a while without a key, every second time is enough: each row of a running job shows a clock, so that drawing
+        them is most of the work of an app that nobody uses.
+        """
+        recent_s = RECENT_S if self.deck.keyboard.rested_s < RESTS_AFTER_S else RECENT_S + TICK_S
+        if time.monotonic() - self._drawn_at >= recent_s:
             self.tick()
 
     def tick(self) -> None:
@@ -229,6 +244,7 @@ class JobListScreen(DeckScreen):
         self._drawn_at = time.monotonic()
         rows = self.rows(now=time.time())
         if len(rows):
+            self._fit_columns()
             self.table.update(rows)
         else:
             self.table.show([], empty=self.nothing())
@@ -299,9 +315,26 @@ class JobListScreen(DeckScreen):
     def use_columns(self, names: tuple[str, ...]) -> None:
         """Show these columns, also below a dialog."""
         self.columns = names
-        self.table.use_columns(self.table_columns(beside=self.query_one(Preview).display))
+        self._fit_columns()
         self.table.update(self.rows(now=time.time()))
         self.tick()
+
+    def action_columns(self) -> None:
+        # The first frame does not need the module.
+        from .column_picker import ColumnPicker
+
+        def keep(names: tuple[str, ...] | None) -> None:
+            if names:
+                field = self.saved_columns
+                self.change_views(lambda views: msgspec.structs.replace(views, **{field: names}))
+
+        picker = ColumnPicker(
+            self.columns, self.use_columns, defaults=self.first_columns, offered=self.offered_columns
+        )
+        self.app.push_screen(picker, keep)
+
+    def _fit_columns(self) -> None:
+        self.table.use_columns(self.table_columns(beside=self.query_one(Preview).display))
 
     def action_copy(self) -> None:
         rows = [row for key in self.job_keys if (row := self.shown_job(key)) is not None]

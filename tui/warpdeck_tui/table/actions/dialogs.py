@@ -83,15 +83,30 @@ DIALOG_ACTIONS = (
     Action("script", "leave", "escape", "Back", "back to the fields of the form", call="screen.leave_script"),
     Action("shell", "submit", "enter", "Open", "open a shell of this size", "Open"),
     Action(
-        "shell", "next", "tab,down", "Next field", "go to the next field", "Next field", call="app.focus_next"
+        "shell",
+        "complete",
+        "tab",
+        "Complete",
+        "complete the partition, or go to the next field",
+        "Next field",
+        call="screen.focus_next",
     ),
+    Action("shell", "next", "down", "Next field", "go to the next field or value", call="screen.next_value"),
     Action(
         "shell",
         "previous",
         "shift+tab,up",
         "Previous field",
-        "go to the previous field",
-        call="app.focus_previous",
+        "go to the previous field or value",
+        call="screen.focus_previous",
+    ),
+    Action(
+        "shell",
+        "choose",
+        "space",
+        "Choose",
+        "choose a partition from its list",
+        call="screen.choose",
     ),
     Action("shell", "give_up", "escape", "Cancel", "close without opening a shell", "Cancel"),
     Action(

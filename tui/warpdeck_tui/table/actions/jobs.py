@@ -116,7 +116,9 @@ JOB_ACTIONS = (
         "job", "requeue", "R", "Requeue", "stop the job and put it back into the queue", "Requeue", CHANGES
     ),
     Action("job", "limit", "L", "Time limit", "set the time limit, or extend it: +2:00:00", "", CHANGES),
-    Action("job", "priority", "P", "Priority", "set the nice value, or a fixed priority", "", CHANGES),
+    Action(
+        "job", "priority", "P", "Priority", "set the nice value, or a fixed priority", "Priority", CHANGES
+    ),
     Action("job", "attach", "a", "Attach", "attach to the terminal of an interactive job", "Attach", CHANGES),
     Action("job", "copy", "y", "Copy ID", "copy the job ID to the clipboard"),
     Action(
@@ -139,11 +141,12 @@ JOB_ACTIONS = (
         "filter",
         "slash",
         "Filter",
-        "by text, user:me, state:F, gpu>4, name~llm, lr=0.1, !text",
+        "by text, user:me, state:F, gpu>4, name~llm, lr=0.1, end>2h ago, !text",
         "Filter",
     ),
     Action("history", "sort", "s", "Sort", "sort by the next column; a click on a column title also sorts"),
     Action("history", "reverse", "S", "Reverse", "reverse the sort order; needs a sort column"),
+    Action("history", "columns", "C", "Columns", "choose the columns and their order"),
     Action("history", "preview", "p", "Preview", "show or hide the preview of the job beside the list"),
     Action("history", "new_job", "n", "New job", "submit a new job", "New", CHANGES),
     Action(

@@ -123,7 +123,7 @@ SCREEN_ACTIONS = (
         "filter",
         "slash",
         "Filter",
-        "by text, user:me, state:F, gpu>4, name~llm, lr=0.1, !text",
+        "by text, user:me, state:F, gpu>4, name~llm, lr=0.1, end>2h ago, !text",
         "Filter",
     ),
     Action("queue", "sort", "s", "Sort", "sort by the next column; a click on a column title also sorts"),
@@ -160,7 +160,9 @@ SCREEN_ACTIONS = (
         "queue", "requeue", "R", "Requeue", "stop the job and put it back into the queue", "Requeue", CHANGES
     ),
     Action("queue", "limit", "L", "Time limit", "set the time limit, or extend it: +2:00:00", "", CHANGES),
-    Action("queue", "priority", "P", "Priority", "set the nice value, or a fixed priority", "", CHANGES),
+    Action(
+        "queue", "priority", "P", "Priority", "set the nice value, or a fixed priority", "Priority", CHANGES
+    ),
     Action(
         "queue", "attach", "a", "Attach", "attach to the terminal of an interactive job", "Attach", CHANGES
     ),

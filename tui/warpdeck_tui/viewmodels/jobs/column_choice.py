@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from warpdeck_tui.viewmodels.cells import Cell, Line
 
-from .job_columns import DEFAULT_COLUMNS, JOB_COLUMNS
+from .job_columns import JOB_COLUMNS
 
 CHECKED = "✓"
 WORDS = {
@@ -33,16 +33,15 @@ WORDS = {
 
 
 class ColumnChoice(NamedTuple):
-    """All columns in their order, and those that are shown."""
+    """All columns of a list in their order, and those that are shown."""
 
     order: tuple[str, ...]
     chosen: frozenset[str]
 
     @classmethod
-    def of(cls, names: Sequence[str]) -> ColumnChoice:
-        """Return the choice of these columns, followed by the others. No columns mean the default ones."""
-        shown = tuple(names) or DEFAULT_COLUMNS
-        return cls((*shown, *(name for name in JOB_COLUMNS if name not in shown)), frozenset(shown))
+    def of(cls, names: Sequence[str], offered: Sequence[str] = tuple(JOB_COLUMNS)) -> ColumnChoice:
+        """Return the choice of these columns, followed by the others that are offered."""
+        return cls((*names, *(name for name in offered if name not in names)), frozenset(names))
 
     @property
     def shown(self) -> tuple[str, ...]:

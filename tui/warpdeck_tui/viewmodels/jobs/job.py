@@ -167,8 +167,17 @@ NO_CODE = (
 )
 
 
+FOREIGN = (
+    ("why", "the job was submitted with Slurm's own sbatch, which records no code"),
+    ("next", "submit with `warpdeck submit`, which records a snapshot of the folder"),
+)
+
+
 class CodeState(NamedTuple):
-    """The known facts about a snapshot. `trouble` says why its files are unknown."""
+    """The known facts about a snapshot. `trouble` says why its files are unknown.
+
+    `is_foreign` tells that the job was submitted with the commands of another scheduler.
+    """
 
     files: int = 0
     branch: str = ""
@@ -177,6 +186,7 @@ class CodeState(NamedTuple):
     added: int = 0
     removed: int = 0
     trouble: str = ""
+    is_foreign: bool = False
 
 
 def code_lines(snapshot: Mapping[str, object] | None, state: CodeState) -> list[Line]:
@@ -189,7 +199,7 @@ def code_lines(snapshot: Mapping[str, object] | None, state: CodeState) -> list[
         if state.changed_files is not None:
             lines.append((fact("changed", "")[0], *_changes(state)))
     else:
-        lines += [(), *(fact(title, words) for title, words in NO_CODE)]
+        lines += [(), *(fact(title, words) for title, words in (FOREIGN if state.is_foreign else NO_CODE))]
     return [*lines, ()]
 
 

@@ -10,7 +10,7 @@ from warpdeck.notation.values.memory_sizes import format_memory
 from warpdeck.protocol.job_rows import JobRow
 from warpdeck_tui.viewmodels.cells import Cell, age, glyph
 from warpdeck_tui.widgets.cells import Gauge
-from warpdeck_tui.widgets.columns import Column
+from warpdeck_tui.widgets.columns import Column, fitted
 from warpdeck_tui.widgets.rows import KnownRows
 
 from .arrays import Fold
@@ -26,17 +26,20 @@ from .queue import (
     used_of_limit,
     where,
 )
+from .text_widths import INDENT
 from .waiting import NONE_KNOWN
 
 GAUGE_WIDTH = 8
 """Width of a column with a percentage: a short bar and the number."""
 BESIDE_WIDTH = 10
 """Least width of the last column beside the preview, which shows its text in full."""
+BESIDE_COMFORT = 18
 BESIDE_TITLE = "NODES(WHY)"
 NO_READING = "n/a"
 """Text for the utilization of GPUs that nobody measures."""
 PRIORITY_FROM = 140
 """Least width of the terminal at which the priority is shown. On narrower ones the reason needs the space."""
+NO_WIDTHS: Mapping[str, int] = {}
 LATE_PCT = 90
 """Percentage of the time limit from which on a job is highlighted, because it may not finish in time."""
 
@@ -115,7 +118,7 @@ class JobRows(KnownRows):
         """
         cells = dict(zip(self._columns, line, strict=True))
         if self._columns[0] == "job":
-            cells["job"] = Cell(f"  {row.label}", cells["job"].style)
+            cells["job"] = Cell(" " * INDENT + row.label, cells["job"].style)
         if row.sweep and "name" in cells:
             cells["name"] = Cell(row.sweep, cells["name"].style)
         return tuple(cells.values())
@@ -232,16 +235,23 @@ JOB_COLUMNS: dict[str, JobColumn] = {
         lambda array, now: _state(array.verdict),
     ),
     "name": JobColumn(
-        Column("NAME", 12, key="name", flex=2, most=36),
+        Column("NAME", 12, key="name", flex=8, most=36, comfort=20),
         lambda row, now: Cell(full_name(row), _plain(row)),
         lambda array, now: Cell(array.head.name, _plain(array.head)),
     ),
-    "user": JobColumn(Column("USER", 8, 1, key="user"), lambda row, now: Cell(row.user, "muted")),
-    "account": JobColumn(Column("ACCOUNT", 8, 4, key="account"), lambda row, now: Cell(row.account, "muted")),
-    "partition": JobColumn(
-        Column("PARTITION", 9, 4, key="partition"), lambda row, now: Cell(row.partition, "muted")
+    "user": JobColumn(
+        Column("USER", 8, 1, key="user", flex=2, most=12), lambda row, now: Cell(row.user, "muted")
     ),
-    "qos": JobColumn(Column("QOS", 7, 4, key="qos"), lambda row, now: Cell(row.qos, "muted")),
+    "account": JobColumn(
+        Column("ACCOUNT", 8, 4, key="account", flex=1, most=16), lambda row, now: Cell(row.account, "muted")
+    ),
+    "partition": JobColumn(
+        Column("PARTITION", 9, 4, key="partition", flex=1, most=16),
+        lambda row, now: Cell(row.partition, "muted"),
+    ),
+    "qos": JobColumn(
+        Column("QOS", 7, 4, key="qos", flex=1, most=16), lambda row, now: Cell(row.qos, "muted")
+    ),
     "nodes": JobColumn(
         Column("NODES", 5, 4, key="nodes", align="right"), lambda row, now: Cell(str(row.nodes), _plain(row))
     ),
@@ -285,15 +295,24 @@ JOB_COLUMNS: dict[str, JobColumn] = {
 DEFAULT_COLUMNS = ("job", "state", "name", "user", "gpus", "prio", "time", "left", "limit", "util", "where")
 
 PAST_COLUMNS = ("job", "state", "name", "user", "account", "gpus", "time", "util", "where")
-"""Columns for ended jobs, without priority and limit, which no longer matter."""
+"""Columns for ended jobs."""
+OFFERED_FOR_PAST = tuple(name for name in JOB_COLUMNS if name not in ("prio", "left", "limit"))
+"""Columns to choose from for ended jobs, for which priority and limit no longer matter."""
 
 
-def columns_of(names: Sequence[str], *, beside: bool = False) -> tuple[Column, ...]:
-    """Return the table columns with these names. `beside` means that the preview is shown beside the table."""
-    columns = tuple(JOB_COLUMNS[name].column for name in names)
+def columns_of(
+    names: Sequence[str], *, beside: bool = False, widths: Mapping[str, int] = NO_WIDTHS
+) -> tuple[Column, ...]:
+    """Return the table columns with these names, fitted to the widest texts.
+
+    `beside` means that the preview is shown beside the table.
+    """
+    columns = fitted([JOB_COLUMNS[name].column for name in names], widths)
     if not beside:
         return columns
     return tuple(
-        column if column.width else replace(column, title=BESIDE_TITLE, width=BESIDE_WIDTH)
+        column
+        if column.width
+        else replace(column, title=BESIDE_TITLE, width=BESIDE_WIDTH, comfort=BESIDE_COMFORT)
         for column in columns
     )

@@ -15,6 +15,7 @@ from warpdeck.protocol.job_rows import JobRow
 
 from .arrays import Fold, is_task
 from .order import Order, Rank
+from .text_widths import TextWidths
 
 Entry = JobRow | Fold
 Place = tuple[Rank, int]
@@ -38,6 +39,8 @@ class Choice(NamedTuple):
     order: Order = Order()
     me: str = ""
     """The user that `user:me` means in the filter."""
+    now: float = 0.0
+    """The time before which the past times of the filter are. It is set only if the filter has such times."""
 
 
 class Listing:
@@ -47,6 +50,7 @@ class Listing:
         self._folds = folds
         self._choice = Choice()
         self._open: set[int] = set()
+        self.widths = TextWidths()
         self.behind = False
         """Whether some rows were not processed yet, so that `follow` must be called again soon."""
         self.entries: list[Entry] = []
@@ -54,7 +58,7 @@ class Listing:
         self._begin()
 
     def _begin(self) -> None:
-        self._holds: Test = holds(parse_filter(self._choice.text, me=self._choice.me))
+        self._holds: Test = holds(parse_filter(self._choice.text, me=self._choice.me), now=self._choice.now)
         self._seen: dict[int, JobRow] = {}
         self._chosen: dict[int, JobRow] = {}
         self._arrays: dict[int, Fold] = {}
@@ -76,6 +80,10 @@ class Listing:
         again = choice != self._choice
         if again:
             self._choice = choice
+            if (
+                not choice.text
+            ):  # a filter leaves the columns as they are, so that they do not move while it is typed
+                self.widths.clear()
             self._begin()
         seen, touched = self._seen, self._later
         changed = [row for number, row in jobs.items() if seen.get(number) is not row]
@@ -106,6 +114,9 @@ class Listing:
     def toggle(self, array_job_id: int) -> None:
         """Show or hide the tasks of an array below its row."""
         self._open ^= {array_job_id}
+        array = self._arrays.get(array_job_id)
+        if array is not None:
+            self.widths.add_array(array, is_open=self.is_open(array_job_id))
         self._lay_out()
 
     def is_open(self, array_job_id: int) -> bool:
@@ -167,13 +178,18 @@ class Listing:
         elif old:
             gone = set(touched)
             self._sorted = [place for place in self._sorted if place[1] not in gone]
-        order, new = self._choice.order, list[Place]()
+        order, new, jobs = self._choice.order, list[Place](), list[JobRow]()
         for group in touched:
             entry = self._entry(group)
             if entry is not None:
                 place = (order.place(entry.head if isinstance(entry, Fold) else entry), group)
                 self._places[group] = place
                 new.append(place)
+                if isinstance(entry, Fold):
+                    self.widths.add_array(entry, is_open=group in self._open)
+                else:
+                    jobs.append(entry)
+        self.widths.add_jobs(jobs)
         if len(new) < len(self._sorted) // FEW:
             for place in new:
                 insort(self._sorted, place)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import operator
 import time
 from collections.abc import Iterable, Sequence
+from itertools import takewhile
 from typing import NamedTuple
 
 from warpdeck.model.finished_jobs import MAX_PAGE_JOBS
@@ -44,7 +46,19 @@ def of_timeline(told: Timeline) -> Capacity:
         None if util is None and share else share * (util or 0.0) / 100
         for share, util in zip(allocated, told.util_pct, strict=True)
     ]
-    return Capacity(Range(told.since, told.until), allocated, busy)
+    used = zip(told.allocated, told.util_pct, strict=True)
+    first = _first(held > 0 or util is not None for held, util in used)
+    return Capacity(Range(told.since, told.until), _without(allocated, first), _without(busy, first))
+
+
+def _first(known: Iterable[bool]) -> int:
+    """Return the number of parts before the first known one."""
+    return len(list(takewhile(operator.not_, known)))
+
+
+def _without(shares: Shares, first: int) -> Shares:
+    """Return the shares with unknown ones before the part `first`. They would be 0, although nobody measured them."""
+    return [*[None] * first, *shares[first:]]
 
 
 def known_from(past: Sequence[JobRow] | None, now: float) -> float:
@@ -78,7 +92,7 @@ def of_jobs(jobs: Iterable[JobRow], shown: Range, totals: Totals, *, known_from:
         None if shown.since + at * step_s < known_from else min(100.0, 100 * each / total)
         for at, each in enumerate(held)
     ]
-    return Capacity(shown, shares)
+    return Capacity(shown, _without(shares, _first(each > 0 for each in held)))
 
 
 def title(totals: Totals) -> Line:

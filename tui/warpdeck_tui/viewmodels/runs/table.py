@@ -171,7 +171,7 @@ def number(text: str) -> float | None:
     return found if math.isfinite(found) else None
 
 
-def chosen(runs: Collection[RunData], text: str, *, me: str) -> list[RunData]:
+def chosen(runs: Collection[RunData], text: str, *, me: str, now: float) -> list[RunData]:
     """Return the runs that match a filter in the language of the queue.
 
     Parameters are compared as those of a sweep (lr=0.1), and parameters and metrics by their numbers (loss<0.4).
@@ -183,7 +183,7 @@ def chosen(runs: Collection[RunData], text: str, *, me: str) -> list[RunData]:
             numbers.append(compared)
         else:
             words.append(word)
-    matches = holds(parse_filter(" ".join(words), me=me))
+    matches = holds(parse_filter(" ".join(words), me=me), now=now)
     return [
         run
         for run in runs

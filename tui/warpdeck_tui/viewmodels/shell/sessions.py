@@ -67,6 +67,14 @@ def leads_to(row: ForwardRow) -> str:
     return f"{used}, to {row.port} on {row.node}"
 
 
+def return_lines(row: JobRow, *, user: str) -> list[Line]:
+    """Return how the user gets back to a running session of their own, also from another terminal."""
+    if row.user != user or row.state != "RUNNING":
+        return []
+    lines = [fact("attach", f"a, or `warpdeck attach {row.label}` in any terminal")]
+    return [*lines, fact("detach", "Enter, then ~ d; the session keeps running")]
+
+
 def forward_facts(row: ForwardRow, *, now: float) -> tuple[Line, list[Line]]:
     """Return the title and the facts about a forwarded port."""
     facts = [

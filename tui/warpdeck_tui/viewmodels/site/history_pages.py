@@ -14,6 +14,7 @@ from warpdeck.model.finished_jobs import FinishedQuery
 from warpdeck.protocol.job_rows import JobRow
 from warpdeck_tui.viewmodels.cells import Cell
 from warpdeck_tui.viewmodels.jobs.job_columns import Row, job_row
+from warpdeck_tui.viewmodels.jobs.text_widths import TextWidths
 
 PAGE_JOBS = 200
 """Jobs per page. These are a few screens, which are transferred in some milliseconds."""
@@ -27,6 +28,7 @@ class PastPages:
 
     def __init__(self, total: int = 0) -> None:
         self.total = total
+        self.widths = TextWidths()
         self._pages: dict[int, list[JobRow]] = {}
         self._places: dict[str, int] = {}
 
@@ -51,6 +53,7 @@ class PastPages:
             for row in self._pages.pop(gone):
                 self._places.pop(str(row.id), None)
         self._pages[page] = list(rows)
+        self.widths.add_jobs(rows)
         self._places |= {str(row.id): page * PAGE_JOBS + at for at, row in enumerate(rows)}
         return len(rows) == self.size_of(page)
 

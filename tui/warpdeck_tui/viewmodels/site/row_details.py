@@ -1,4 +1,4 @@
-"""The details of a row of a table, one fact per line, and the jobs that belong to it."""
+"""The details of a row of a table, one fact per line, and the nodes and jobs that belong to it."""
 
 from __future__ import annotations
 
@@ -6,15 +6,25 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from warpdeck.notation.values.hostlist import expand
 from warpdeck.protocol.job_rows import JobRow
-from warpdeck_tui.viewmodels.cells import Cell, Line, age, glyph
+from warpdeck.protocol.node_rows import NodeRow
+from warpdeck_tui.viewmodels.cells import Cell, Line, age, glyph, plural, thin_bar
 from warpdeck_tui.viewmodels.jobs.order import rank
-from warpdeck_tui.viewmodels.jobs.queue import clock, summary
+from warpdeck_tui.viewmodels.jobs.queue import clock, summary, where
+from warpdeck_tui.widgets.cell_grid import node_role
 from warpdeck_tui.widgets.cells import Gauge, printable, shortened
 from warpdeck_tui.widgets.columns import Column
 
 MOST_JOBS = 30
 """Largest number of jobs that are listed. The queue lists all of them."""
-MOST_NAME = 16
+MOST_NAME, LEAST_NAME = 16, 4
+LEAST_PLACE = 8
+"""Least number of columns for the nodes of a job, or the reason why it waits."""
+TABLES_OF_JOBS = ("events", "priorities")
+"""Tables of which each row belongs to one job."""
+MOST_NODES = 24
+LONGEST_BAR, SHORTEST_BAR = 16, 4
+BESIDE_BAR = 38
+"""Number of columns that the texts beside the bar of a node take."""
 NAMES = {"GPUS": "GPUs", "CPUS": "CPUs", "GPU": "GPUs", "QOS": "QoS", "TRES": "TRES"}
 """Words of column titles that are not written in small letters."""
 
@@ -60,31 +70,78 @@ def jobs_of(table: str, key: str, jobs: Iterable[JobRow]) -> Iterator[JobRow] | 
             return (row for row in jobs if row.account == account and user in ("", row.user))
         case "drains":
             return (row for row in jobs if row.end is None and row.node_list and key in expand(row.node_list))
-        case "events" | "priorities":
+        case table if table in TABLES_OF_JOBS:
             return (row for row in jobs if str(row.id) == account)
         case _:
             return None
 
 
-def job_lines(rows: Iterable[JobRow], *, now: float) -> list[Line]:
-    """Return a summary of the jobs that have not ended, and a line for each of the first ones."""
-    jobs = sorted((row for row in rows if row.end is None), key=rank)
-    if not jobs:
-        return [(), (Cell(""), Cell("no jobs now", "muted"))]
-    lines: list[Line] = [(), (Cell(""), Cell(f"jobs  {summary(jobs)}", "title"))]
-    lines += [_job(row, now) for row in jobs[:MOST_JOBS]]
+def jobs_title(jobs: Sequence[JobRow]) -> str:
+    """Return a summary of the jobs."""
+    return summary(jobs) if jobs else "no jobs now"
+
+
+def job_lines(rows: Iterable[JobRow], *, now: float, width: int) -> list[Line]:
+    """Return a line for each of the first jobs, for a pane of this width."""
+    jobs = sorted(rows, key=rank)
+    lines = [_job(row, now, width) for row in jobs[:MOST_JOBS]]
     more = len(jobs) - MOST_JOBS
     return [*lines, (Cell(""), Cell(f"and {more:,} more", "muted"))] if more > 0 else lines
 
 
-def _job(row: JobRow, now: float) -> Line:
+def _job(row: JobRow, now: float, width: int) -> Line:
     style = "HELD" if row.held else row.state
     ran = age(now - row.start) if row.start is not None else clock(row, now)
     gpus = f"{row.gpus} GPU" if row.gpus else f"{row.cpus} CPU"
-    return (
+    cells = (
         Cell(""),
         Cell(f"{glyph(row.state)} {row.state_short:<3}", style),
         Cell(f"{shortened(row.label, 11):<11} ", "accent"),
         Cell(f"{shortened(printable(row.user), 8):<8} {gpus:>6} {ran:>6}  "),
-        Cell(shortened(printable(row.name), MOST_NAME), "muted"),
+    )
+    room = width - sum(len(cell.text) for cell in cells)
+    name = shortened(printable(row.name), min(MOST_NAME, room)) if room >= LEAST_NAME else ""
+    left = room - MOST_NAME - 2
+    if left < LEAST_PLACE:
+        return *cells, Cell(name, "muted")
+    place = where(row, now)
+    return *cells, Cell(f"{name:<{MOST_NAME}}  ", "muted"), Cell(shortened(place.text, left), place.style)
+
+
+def node_lines(nodes: Sequence[NodeRow], *, width: int) -> list[Line]:
+    """Return a summary of what is free on the nodes, and a line for each of the first ones."""
+    if not nodes:
+        return []
+    has_gpus = any(node.gpus for node in nodes)
+    free = [(_free(node, has_gpus=has_gpus), node.name) for node in nodes]
+    total = sum(count for count, _ in free)
+    most, name = max(free)
+    best = f", at most {most} on one node ({name})" if total and len(nodes) > 1 else ""
+    words = f"{plural(total, 'GPU' if has_gpus else 'CPU')} free{best}"
+    bar = max(SHORTEST_BAR, min(LONGEST_BAR, width - BESIDE_BAR))
+    lines: list[Line] = [(), (Cell(""), Cell("nodes  ", "title"), Cell(printable(words)))]
+    lines += [_node(node, bar, has_gpus=has_gpus) for node in nodes[:MOST_NODES]]
+    more = len(nodes) - MOST_NODES
+    return [*lines, (Cell(""), Cell(f"and {plural(more, 'node')} more", "muted"))] if more > 0 else lines
+
+
+def _free(node: NodeRow, *, has_gpus: bool) -> int:
+    """Return the number of GPUs or CPUs that a job could get on the node now."""
+    if not node.state.startswith(("idle", "mix", "alloc")):
+        return 0
+    return (
+        sum(not gpu.job and not gpu.blocked for gpu in node.gpus) if has_gpus else node.cpus - node.cpus_used
+    )
+
+
+def _node(node: NodeRow, bar: int, *, has_gpus: bool) -> Line:
+    used = sum(bool(gpu.job) for gpu in node.gpus) if has_gpus else node.cpus_used
+    total = len(node.gpus) if has_gpus else node.cpus
+    style = node_role(node.state)
+    return (
+        Cell(""),
+        Cell(f"{shortened(printable(node.name), 12):<12} ", "accent"),
+        *thin_bar(100 * used / total if total else 0.0, bar, style or "accent"),
+        Cell(f" {f'{used}/{total}':>7} {'GPUs' if has_gpus else 'CPUs'}  "),
+        Cell(node.state, style or "muted"),
     )

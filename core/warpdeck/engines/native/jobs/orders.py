@@ -128,7 +128,13 @@ class NativeOrders:
         if outcome.errors and not outcome.labels:
             parts = outcome.parts.get(outcome.refused[0], {})
             raise UserError("; ".join(outcome.errors), code=outcome.codes[0], details=parts)
-        return results.Changed(jobs=[*outcome.labels], errors=[*outcome.errors], parts=outcome.parts)
+        return results.Changed(
+            jobs=[*outcome.labels],
+            errors=[*outcome.errors],
+            parts=outcome.parts,
+            refused=[*outcome.refused],
+            codes=[*outcome.codes],
+        )
 
     async def _on_each(
         self, who: Principal, references: Sequence[str], order: Callable[..., Event]

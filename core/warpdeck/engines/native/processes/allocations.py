@@ -31,7 +31,7 @@ from warpdeck.notation.options.option_table import SALLOC_22_05, OptionTable, wi
 from warpdeck.notation.reading.components import LaunchLine
 from warpdeck.notation.request.job_request import build_request
 from warpdeck.notation.step.salloc_line import SallocOptions, read_salloc, salloc_options
-from warpdeck.ports.caller import Caller, may_control
+from warpdeck.ports.caller import NOT_YOURS, Caller, may_access
 from warpdeck.ports.engine import Progress
 from warpdeck.ports.engine_streams import HeldAllocation
 from warpdeck.ports.ports import Store
@@ -136,7 +136,7 @@ class Allocations:
         except UserError as error:
             from .launch_errors import in_its_words  # Imported here because it is seldom needed.
 
-            raise in_its_words(error, known, message.env) from None
+            raise in_its_words(error, known, message.env) from error
         if outcome.job is None and outcome.created is not None and isinstance(message, ask.Srun):
             ended = await self.store.job(JobId(outcome.created.job_id))
             if ended is not None:
@@ -218,7 +218,7 @@ class Allocations:
             if error.code == "dependency":  # Slurm's controller parses this option.
                 from .launch_errors import in_its_words  # Imported here because it is seldom needed.
 
-                raise in_its_words(error, known, message.env) from None
+                raise in_its_words(error, known, message.env) from error
             raise
 
     async def allocate(self, caller: Caller, message: ask.Salloc, progress: Progress) -> HeldAllocation:
@@ -240,8 +240,10 @@ class Allocations:
     def attach(self, caller: Caller, message: ask.SallocAttach) -> HeldAllocation:
         """Return the allocation to which salloc reconnects. Raises UserError."""
         job = self.state.jobs.get(JobId(message.job))
-        if job is None or not may_control(caller.who, job) or job.request.holder != "salloc":
-            raise UserError(f"allocation {message.job} no longer exists", "see `warpdeck queue`")
+        if job is None or not may_access(caller.who, job) or job.request.holder != "salloc":
+            raise UserError(
+                f"allocation {message.job} no longer exists", "see `warpdeck queue`", code=NOT_YOURS
+            )
         self.leases.holds(job.id)
         return self._held(caller, job, {})
 

@@ -29,7 +29,7 @@ from warpdeck.notation.step.srun_line import programs_of, read_srun, srun_option
 from warpdeck.notation.step.step_options import SrunOptions, Streams
 from warpdeck.notation.values.job_ids import parse_job_id
 from warpdeck.notation.values.master_address import has_own_master
-from warpdeck.ports.caller import Caller, may_control
+from warpdeck.ports.caller import NOT_YOURS, Caller, may_access
 from warpdeck.ports.engine import Progress
 from warpdeck.ports.engine_streams import CommandText, EndedStep, HeldAllocation, StreamEnd
 from warpdeck.protocol import requests as ask
@@ -113,8 +113,8 @@ class NativeSteps:
             self.context.state.jobs.get(job_id),
             self.context.state.steps.get(job_id, {}).get(int(number)),
         )
-        if job is None or step is None or not may_control(caller.who, job):
-            raise UserError(f"step {message.step} no longer exists", "see `warpdeck show`")
+        if job is None or step is None or not may_access(caller.who, job):
+            raise UserError(f"step {message.step} no longer exists", "see `warpdeck show`", code=NOT_YOURS)
         answer = {"job_id": step.job_id, "step": step.number}
         steps = whole_step(self.context.state, step)
         return StepStreams(self.context, caller, steps, wait_s=0, answer=answer, have=message.have)
@@ -142,7 +142,7 @@ class NativeSteps:
             if isinstance(error, UserError):
                 from .launch_errors import of_step  # Imported here because it is seldom needed.
 
-                raise of_step(error, job.id, message.env) from None
+                raise of_step(error, job.id, message.env) from error
             raise
         self.context.leases.released(job.id)  # From here on the step itself keeps the job's allocation.
         return whole_step(self.context.state, step)

@@ -112,7 +112,11 @@ class SlurmOrders:
             lines = "; ".join(each.line for _, each in found.refused)
             raise UserError(lines, code=error.code, details=found.parts.get(first, {}))
         return results.Changed(
-            jobs=found.done, errors=[error.line for _, error in found.refused], parts=found.parts
+            jobs=found.done,
+            errors=[error.line for _, error in found.refused],
+            parts=found.parts,
+            refused=[word for word, _ in found.refused],
+            codes=[error.code for _, error in found.refused],
         )
 
     async def record_code(self, caller: Caller, message: ask.CodeRecorded) -> results.Changed:

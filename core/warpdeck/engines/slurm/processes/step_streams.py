@@ -1,19 +1,18 @@
 """The streams of a running srun: its standard streams, as the frames of one task.
 
 srun itself sorts out the output of several tasks, labels it with --label, writes the files of --output and distributes
-the input. Its bytes pass unchanged, so nothing that srun prints is lost or parsed.
+the input. Its bytes pass unchanged, so nothing that srun prints is lost or parsed. The keeper of the srun counts them,
+so that a client continues at the same byte after this gateway has ended.
 """
 
 from __future__ import annotations
 
 import asyncio
-import signal
 import time
-from collections import deque
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
-from warpdeck.base.background_task import background
 from warpdeck.base.errors import UserError
 from warpdeck.engines.slurm.cluster.polling import Allowance
 from warpdeck.engines.slurm.commands import SlurmCommands
@@ -21,31 +20,33 @@ from warpdeck.model import ExitStatus
 from warpdeck.ports.engine_streams import StepSink, StreamEnd
 from warpdeck.protocol.requests import StepOrder
 from warpdeck_agent.wire.frames import DATA_CHUNK_BYTES, STREAM_WINDOW_BYTES
-from warpdeck_agent.wire.steps import ERR, EVERY_TASK, OUT, TASK_HEADER
+from warpdeck_agent.wire.steps import EVERY_TASK, TASK_HEADER
 
-from .launcher import Launcher
-from .step_marker import StepId
+from .kept_sruns import KeptSrun, StepId
 
 MAX_INPUT_BYTES = 2 * STREAM_WINDOW_BYTES
 """Maximum number of input bytes that srun has not taken yet: the client's window plus one read ahead."""
-READ_BYTES = DATA_CHUNK_BYTES - TASK_HEADER.size
+END_S = 15.0
+"""Seconds for which the end of an srun is awaited whose client has left. Its keeper kills it sooner."""
 
 
 class SlurmStep:
     """The `RunningStep` of a gateway.
 
-    `said` is the text that srun printed on its standard error before the step began. `forget` is called when srun has ended.
+    `leaves` tells whether a client that leaves ends its step, which it does not while the gateway stops. `forget` is
+    called when srun has ended.
     """
 
     def __init__(
         self,
-        launcher: Launcher,
+        kept: KeptSrun,
         step: StepId,
         *,
-        said: bytes,
         reads: bool,
+        has_terminal: bool,
         commands: SlurmCommands,
         allowance: Allowance,
+        leaves: Callable[[], bool],
         forget: Callable[[], None],
     ) -> None:
         self.answer: dict[str, Any] = {
@@ -58,38 +59,50 @@ class SlurmStep:
             "quits": False,
             "ignores": [],
             "append": False,
-            "pty": False,
+            "pty": has_terminal,
             "outputs": {},
             "reads": reads,
             "input_rank": EVERY_TASK,
             "inputs": [],
         }
-        self._launcher = launcher
+        self._kept = kept
         self._step = step
-        self._said = said
         self._commands = commands
         self._allowance = allowance
+        self._leaves = leaves
         self._forget = forget
-        self._input: deque[bytes] = deque()  # Bounded by MAX_INPUT_BYTES.
         self._unread_bytes = 0
-        self._has_input = asyncio.Event()
         self._sink: StepSink | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self, sink: StepSink) -> None:
         """Pass data on until srun has ended, then report its exit status."""
         self._sink = sink
-        launcher = self._launcher
         try:
-            async with background(self._write_input(sink)):
-                async with asyncio.TaskGroup() as group:
-                    group.create_task(_pass_on(launcher.stdout, OUT, sink))
-                    group.create_task(_pass_on(launcher.stderr, ERR, sink, begin=self._said))
-                code = await launcher.wait()
-        finally:
-            if launcher.has_ended:
-                self._forget()
-        sink.ended(StreamEnd(exit=ExitStatus(code=max(code, 0), signal=max(-code, 0))))
+            exited = await self._pass_on(sink)
+        except UserError as error:
+            self._finish()
+            sink.ended(StreamEnd(error.message, exit=ExitStatus(code=1)))
+            return
+        sink.ended(StreamEnd(exit=exited))
+        self._finish()
+
+    async def _pass_on(self, sink: StepSink) -> ExitStatus:
+        """Pass data on, and return how srun ended. Raises UserError if its keeper was killed."""
+        while True:
+            match await self._kept.read():
+                case bytes() as piece:
+                    await sink.data(piece)
+                case {"t": "taken", "size": int() as size}:
+                    self._unread_bytes -= size
+                    sink.taken(size)
+                case {"t": "exit", "code": int() as code, "signal": int() as number}:
+                    return ExitStatus(code=code, signal=number)
+
+    def _finish(self) -> None:
+        self._kept.tell("forget")
+        self._kept.close()
+        self._forget()
 
     def incoming(self, data: bytes) -> None:
         """Take input with its header. Raises UserError if it exceeds the window."""
@@ -98,8 +111,7 @@ class SlurmStep:
         self._unread_bytes += len(data)
         if self._unread_bytes > MAX_INPUT_BYTES:
             raise UserError("a step was sent more input than its window", "", code="window")
-        self._input.append(data)
-        self._has_input.set()
+        self._kept.give(data)
 
     async def order(self, order: StepOrder) -> None:
         """Signal all tasks, end srun, or tell the number of its step."""
@@ -107,50 +119,29 @@ class SlurmStep:
             if self._sink is not None and self._step.is_known:
                 self._sink.note(f"StepId={self._step}: running")
         elif order.what == "end":
-            self._launcher.signal(signal.SIGTERM)
+            self._kept.tell("end")
         elif order.signal and self._step.is_known:
             self._allowance.count_action(1, time.monotonic())
             await self._commands.change(["scancel", f"--signal={order.signal}", str(self._step)])
         elif order.signal:
-            self._launcher.signal(order.signal)
+            self._kept.tell("signal", number=order.signal)
 
     def left(self) -> None:
-        """End srun and its tasks, because the client has disconnected."""
-        self._spawn(self._end())
+        """End srun and its tasks, because the client has disconnected. While the gateway stops, srun is kept."""
+        if self._leaves():
+            self._spawn(self._end())
+        else:
+            self._kept.close()
 
     async def _end(self) -> None:
-        await self._launcher.end()
+        self._kept.tell("leave")
+        with suppress(TimeoutError):
+            async with asyncio.timeout(END_S):
+                await self._kept.ended()
+        self._kept.close()
         self._forget()
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-    async def _write_input(self, sink: StepSink) -> None:
-        """Pass the input on. After the end of the input, or of srun, the rest is dropped."""
-        stdin = self._launcher.stdin
-        while True:
-            while not self._input:
-                self._has_input.clear()
-                await self._has_input.wait()
-            piece = self._input.popleft()
-            data = piece[TASK_HEADER.size :]
-            try:
-                if data:
-                    stdin.write(data)
-                    await stdin.drain()
-                else:
-                    stdin.close()
-            except (ConnectionError, RuntimeError):
-                stdin.close()
-            self._unread_bytes -= len(piece)
-            sink.taken(len(piece))
-
-
-async def _pass_on(stream: asyncio.StreamReader, channel: int, sink: StepSink, *, begin: bytes = b"") -> None:
-    offset = 0
-    while data := begin[:READ_BYTES] or await stream.read(READ_BYTES):
-        begin = begin[READ_BYTES:]
-        await sink.data(TASK_HEADER.pack(0, channel, offset) + data)
-        offset += len(data)

@@ -1,16 +1,18 @@
 """srun and salloc over Slurm, for `warpdeck run`, the app and the library.
 
-Slurm's own commands run as children of the gateway, in the environment and the folder of the client. Users who type srun or
-salloc in a shell get Slurm's own. A step or an allocation ends when its client leaves. Unlike a session, it does not
-survive the gateway, because srun and salloc themselves hold it.
+Slurm's own commands run in the environment and the folder of the client. Users who type srun or salloc in a shell get
+Slurm's own. A step or an allocation ends when its client leaves. A step survives the gateway, because a process of its own
+keeps srun (`kept_sruns`), and its client comes back to it. An allocation ends with the gateway, whose child salloc is.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
+import shutil
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -32,11 +34,12 @@ from warpdeck.ports.caller import Caller
 from warpdeck.ports.engine import Progress
 from warpdeck.ports.engine_streams import CommandText, EndedStep, HeldAllocation
 from warpdeck.protocol import requests as ask
+from warpdeck_agent.wire.steps import ERR, OUT, TASK_HEADER
 
 from .allocations import HOLDER, REVOKED, Allocation, granted, left_alone, without_command
-from .launcher import Launcher, start
+from .kept_sruns import KeptSrun, KeptSruns, StepId, Wanted
+from .launcher import start
 from .sessions import source_of
-from .step_marker import UNKNOWN, StepId, StepMarker
 from .step_streams import SlurmStep
 
 RPCS = 4
@@ -45,8 +48,9 @@ END_S = 20.0
 """Seconds for which the end of a released allocation is awaited."""
 LOOK_S = 4.0
 """Seconds for which the end of a job is awaited that srun has made, so that the queue shows it."""
-_WAITS = ("job ", "Job ", "Pending job allocation", "Step created", "step creation", "Required node")
-"""Beginnings of messages with which srun reports that it waits."""
+_STEP = re.compile(r"\d{1,10}\.\d{1,10}")
+COME_BACK_S = 60.0
+"""Seconds after the start of a gateway in which the clients of earlier steps may come back, as with the native engine."""
 
 
 @dataclass(kw_only=True)
@@ -58,64 +62,95 @@ class SlurmSteps:
     commands: SlurmCommands
     allowance: Allowance
     clock: Callable[[], float]
-    _launched: set[Launcher] = field(default_factory=set, init=False)
+    kept: KeptSruns
+    come_back_s: float = COME_BACK_S
     _held: dict[int, Allocation] = field(default_factory=dict, init=False)
+    _joined: set[str] = field(default_factory=set, init=False)
+    """The folders of the kept sruns whose clients are connected, and of those that this gateway has started."""
     _tasks: set[asyncio.Task[Any]] = field(default_factory=set, init=False)
+    _is_serving: bool = field(default=True, init=False)
 
     def start(self) -> None:
-        """Do nothing, because nothing of an earlier gateway runs on."""
+        """Give the clients of an earlier gateway's steps a while to come back."""
+        self._spawn(self._end_abandoned(self.kept.folders()))
 
     def stop(self) -> None:
-        """Do nothing: srun and salloc end with this process."""
+        """From now on no step ends because its client leaves. salloc ends with this process."""
+        self._is_serving = False
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """End all steps and allocations at the end of the block."""
+        """End all allocations at the end of the block. Steps are kept."""
         try:
             yield
         finally:
-            held = [each.launcher for each in self._held.values()]
-            await asyncio.gather(*(each.end() for each in [*self._launched, *held]))
+            self._is_serving = False
+            await asyncio.gather(*(each.launcher.end() for each in self._held.values()))
+            await cancel(*self._tasks)
 
     async def srun(
         self, caller: Caller, message: ask.Srun, progress: Progress
     ) -> SlurmStep | CommandText | EndedStep:
         require_own_user(caller.who, self.cluster.uid)
-        _refuse_terminal(message.words)
         self.allowance.count_action(RPCS, time.monotonic())
-        own_prolog = "SLURM_PROLOG" in message.env or any(
-            word.startswith("--prolog") for word in message.words
-        )
-        marker = None if own_prolog else StepMarker(_path(self.cluster.config.get("SrunProlog", "")))
+        wanted = _wanted(message)
+        site_prolog = _path(self.cluster.config.get("SrunProlog", ""))
+        kept = await self.kept.open(wanted, message.nonce, site_prolog=site_prolog)
+        self._joined.add(kept.folder)
         try:
-            environ = message.env if marker is None else {**message.env, "SLURM_PROLOG": marker.prolog}
-            launcher = await start(self.commands, ["srun", *message.words], environ=environ, cwd=message.cwd)
-            if not message.has_input:
-                launcher.stdin.close()
-            found = (UNKNOWN, b"") if marker is None else await _created(launcher, marker, progress)
-        finally:
-            if marker is not None:
-                marker.close()
-        if isinstance(found, CommandText):
+            found = await _created(kept, progress)
+        except asyncio.CancelledError:
+            if self._is_serving:
+                kept.tell("leave")
+                self._joined.discard(kept.folder)
+            kept.close()
+            raise
+        if not isinstance(found, StepId):
             return found
-        step, said = found
-        is_new = await self._learn(step.job_id)
-        self._launched.add(launcher)
+        is_new = await self._learn(found.job_id)
+        return self._step(kept, found, message.has_input, wanted.has_terminal, own_job=is_new)
+
+    def _step(
+        self, kept: KeptSrun, step: StepId, reads: bool, has_terminal: bool, *, own_job: bool
+    ) -> SlurmStep:
         return SlurmStep(
-            launcher,
+            kept,
             step,
-            said=said,
-            reads=message.has_input,
+            reads=reads,
+            has_terminal=has_terminal,
             commands=self.commands,
             allowance=self.allowance,
-            forget=partial(self._forget, launcher, step.job_id if is_new else 0),
+            leaves=lambda: self._is_serving,
+            forget=partial(self._forget, kept.folder, step.job_id if own_job else 0),
         )
 
     async def srun_attach(self, caller: Caller, message: ask.SrunAttach) -> SlurmStep:
-        raise UserError(
-            f"step {message.step} no longer exists",
-            "srun ends with its client or with the gateway; run it again",
-        )
+        require_own_user(caller.who, self.cluster.uid)
+        is_step = _STEP.fullmatch(message.step) is not None
+        folder = await asyncio.to_thread(self.kept.folder_of, message.step) if is_step else ""
+        have = {key.rpartition(".")[2]: size for key, size in message.have.items()}
+        kept = await self.kept.join(folder, have=have) if folder else None
+        if kept is None:
+            raise UserError(
+                f"step {message.step} no longer exists", "see `warpdeck queue` for the state of the job"
+            )
+        job_id, number = (int(word) for word in message.step.split("."))
+        self._joined.add(folder)
+        # The client knows the form of its step already.
+        return self._step(kept, StepId(job_id, number), True, False, own_job=bool(job_id))
+
+    async def _end_abandoned(self, folders: Sequence[str]) -> None:
+        """End the steps of an earlier gateway whose clients do not come back."""
+        await asyncio.sleep(self.come_back_s)
+        for folder in folders:
+            if folder in self._joined:
+                continue
+            kept = await self.kept.join(folder)
+            if kept is None:
+                await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+            else:
+                kept.tell("leave")
+                kept.close()
 
     async def salloc(self, caller: Caller, message: ask.Salloc, progress: Progress) -> HeldAllocation:
         require_own_user(caller.who, self.cluster.uid)
@@ -210,10 +245,10 @@ class SlurmSteps:
             await self.waits.poller.look(JobId(job_id))
         return True
 
-    def _forget(self, launcher: Launcher, own_job: int) -> None:
+    def _forget(self, folder: str, own_job: int) -> None:
         """Forget an srun that has ended, and look at the job that it has made."""
-        self._launched.discard(launcher)
-        if own_job:
+        self._joined.discard(folder)
+        if own_job and self._is_serving:
             self._spawn(self._ended(own_job, LOOK_S))
 
     async def _ended(self, job_id: int, limit_s: float) -> None:
@@ -230,42 +265,26 @@ class SlurmSteps:
         task.add_done_callback(self._tasks.discard)
 
 
-async def _created(
-    launcher: Launcher, marker: StepMarker, progress: Progress
-) -> tuple[StepId, bytes] | CommandText:
-    """Wait until srun has created its step, or has ended without one. Raises UserError in srun's words.
-
-    The result is the step, and the text that srun has printed on its standard error meanwhile.
-    """
-    said: list[bytes] = []
-    written = asyncio.create_task(marker.written())
-    ended = asyncio.create_task(launcher.wait())
-    telling = asyncio.create_task(_tell(launcher, progress, said))
-    try:
-        await asyncio.wait([written, ended], return_when=asyncio.FIRST_COMPLETED)
-        if (step := marker.step()) is not None:
-            return step, b"".join(said)
-        await telling
-        code, out = ended.result(), await launcher.stdout.read()
-    except asyncio.CancelledError:
-        await launcher.end()
-        raise
-    finally:
-        await cancel(written, ended, telling)
-    text = b"".join(said).decode(errors="replace")
-    if code and not out:
+async def _created(kept: KeptSrun, progress: Progress) -> StepId | CommandText:
+    """Wait until srun has created its step, or has ended without one. Raises UserError in srun's words."""
+    said = {OUT: b"", ERR: b""}
+    while True:
+        match await kept.read():
+            case bytes() as piece:
+                _, channel, _ = TASK_HEADER.unpack_from(piece)
+                said[channel] += piece[TASK_HEADER.size :]
+            case {"t": "waits", "line": str() as line}:
+                await progress(line)
+            case {"t": "step", "job_id": int() as job_id, "number": int() as number}:
+                return StepId(job_id, number)
+            case {"t": "exit", "code": int() as code}:
+                break
+    text = said[ERR].decode(errors="replace")
+    kept.tell("forget")
+    kept.close()
+    if code and not said[OUT]:
         raise UserError(text.rstrip("\n"), code=VERBATIM, exit_code=max(code, 1))
-    return CommandText(out.decode(errors="replace") + text, max(code, 0))
-
-
-async def _tell(launcher: Launcher, progress: Progress, said: list[bytes]) -> None:
-    """Report why srun waits, and keep its other messages."""
-    while line := await launcher.stderr.readline():
-        text = launcher.without_name(line)
-        if text.startswith(_WAITS):
-            await progress(text)
-        else:
-            said.append(line)
+    return CommandText(said[OUT].decode(errors="replace") + text, max(code, 0))
 
 
 def _path(text: str) -> str:
@@ -273,11 +292,18 @@ def _path(text: str) -> str:
     return text if text.startswith("/") and os.access(text, os.X_OK) else ""
 
 
-def _refuse_terminal(words: tuple[str, ...]) -> None:
-    """Refuse a terminal in a step, because this srun has none. Raises UserError."""
-    options, _ = given_words(words, SRUN, "srun")
-    if any(each.option == "pty" for each in options):
-        raise UserError(
-            "a step with a terminal needs Slurm's own srun",
-            "run `srun --pty` in the shell of the allocation, or open a session with `warpdeck run --pty`",
-        )
+def _wanted(message: ask.Srun) -> Wanted:
+    """Return the srun of a client. An option that we do not know, such as one of a plug-in of the site, is left to srun."""
+    try:
+        names = {each.option for each in given_words(message.words, SRUN, "srun")[0]}
+    except UserError:
+        names = {word.removeprefix("--").partition("=")[0] for word in message.words if word.startswith("--")}
+    return Wanted(
+        words=message.words,
+        environ=message.env,
+        cwd=message.cwd,
+        has_input=message.has_input,
+        has_terminal="pty" in names,
+        size=(message.rows, message.cols),
+        has_own_prolog="prolog" in names or "SLURM_PROLOG" in message.env,
+    )

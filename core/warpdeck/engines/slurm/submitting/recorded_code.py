@@ -40,6 +40,7 @@ class RecordedCode:
         snapshot = made.trees.uploaded(caller.who.uid, message.snapshot) if message.snapshot else None
         done: list[str] = []
         errors: list[UserError] = []
+        refused: list[str] = []
         for reference in dict.fromkeys(message.jobs):
             try:
                 job = await made.lookup.find(reference)
@@ -48,9 +49,15 @@ class RecordedCode:
                 done.append(job.label())
             except UserError as error:
                 errors.append(error)
+                refused.append(reference)
         if errors and not done:
             raise UserError("; ".join(error.line for error in errors), code=errors[0].code)
-        return results.Changed(jobs=done, errors=[error.line for error in errors])
+        return results.Changed(
+            jobs=done,
+            errors=[error.line for error in errors],
+            refused=refused,
+            codes=[error.code for error in errors],
+        )
 
     async def _record(self, job: Job, snapshot: Snapshot | None, note: str) -> None:
         made, cluster = self.submissions, self.submissions.cluster
