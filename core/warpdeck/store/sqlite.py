@@ -155,6 +155,7 @@ class SqliteStore:
             unreadable=tuple(unreadable),
             start=known_starts.start,
             fenced_by=known_starts.fenced_by,
+            recovery=known_starts.recovery,
         )
 
     async def _next_job_id(self, unreadable: Sequence[UnreadableRow]) -> int:
