@@ -202,6 +202,16 @@ def test_the_secret_of_the_site_is_kept_if_the_backup_has_none(home: Path, folde
         assert db.execute("SELECT value FROM meta WHERE key = 'site_secret'").fetchone() == ("abc",)
 
 
+def test_ids_after_the_backup_are_recorded_as_lost(home: Path, folder: Path) -> None:
+    change(home, """INSERT INTO meta VALUES ('recovery', '{"lost_ids": [[3, 4]], "since_unix": 5}')""")
+    back_up(home, folder / "x")
+    change(home, "UPDATE meta SET value = '50' WHERE key = 'next_job_id'")
+    put_back(home, folder / "x")
+    with contextlib.closing(sqlite3.connect(home / "state.db")) as db:
+        [record] = db.execute("SELECT value FROM meta WHERE key = 'recovery'").fetchone()
+    assert msgspec.json.decode(record) == {"lost_ids": [[3, 4], [11, 49]], "since_unix": 5}
+
+
 def test_the_higher_epoch_is_kept(home: Path, folder: Path) -> None:
     change(home, """INSERT INTO meta VALUES ('start', '{"epoch": 3}')""")
     back_up(home, folder / "x")
