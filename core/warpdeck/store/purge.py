@@ -48,6 +48,7 @@ CONDITIONS = {
     "jobs": "array_job_id = ?1",
 }
 """Table -> the condition of the rows of a submission, in the order of their deletion. Each condition uses an index."""
+_HAS_PARTS = f"SELECT 1 FROM requests WHERE parts IS NOT NULL AND {CONDITIONS['requests']}"
 _PARTS = f"sha256 IN (SELECT parts FROM requests WHERE {CONDITIONS['requests']})"
 _COPY_PARTS = f"SELECT uid, sha256, size, content FROM request_parts WHERE {_PARTS}"
 _PUT_PARTS = "INSERT OR IGNORE INTO request_parts (uid, sha256, size, content) VALUES (?, ?, ?, ?)"
@@ -59,6 +60,7 @@ DELETE FROM request_parts WHERE {_PARTS} AND NOT EXISTS (
 """The large parts of a submission's requests, if no other submission has the same ones."""
 _SUBMISSIONS = "SELECT DISTINCT array_job_id FROM jobs WHERE array_job_id > ? ORDER BY array_job_id LIMIT ?"
 _MEMBERS = "SELECT COUNT(*), MIN(finished), MAX(COALESCE(end_at, 0)) FROM jobs WHERE array_job_id = ?"
+_MEMBER_IDS = "SELECT id FROM jobs WHERE array_job_id = ?"
 _ADD_COSTS = f"""
 INSERT INTO purged
 SELECT (CAST(end_at / {DAY_S} AS INTEGER) + 1) * {DAY_S} - 1 AS day, user, account, partition, qos, state, reason,
@@ -128,7 +130,8 @@ def delete(db: sqlite3.Connection, submissions: Sequence[int], *, limit_unix: fl
             continue
         purged += count
         db.execute(_ADD_COSTS, (array_job_id,))
-        db.execute(_DROP_PARTS, (array_job_id,))
+        if db.execute(_HAS_PARTS, (array_job_id,)).fetchone():  # few submissions have any
+            db.execute(_DROP_PARTS, (array_job_id,))
         for table, condition in CONDITIONS.items():
             db.execute(f"DELETE FROM {table} WHERE {condition}", (array_job_id,))
     return purged
@@ -181,12 +184,20 @@ def _copy(db: sqlite3.Connection, target: sqlite3.Connection, submissions: Seque
     for key, value in {**kept, ARCHIVE_KEY: "1"}.items():
         target.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
     for array_job_id in submissions:
-        target.executemany(_PUT_PARTS, db.execute(_COPY_PARTS, (array_job_id,)))
+        if db.execute(_HAS_PARTS, (array_job_id,)).fetchone():
+            target.executemany(_PUT_PARTS, db.execute(_COPY_PARTS, (array_job_id,)))
+        target.executemany("DELETE FROM journal WHERE job_id = ?", db.execute(_MEMBER_IDS, (array_job_id,)))
         for table, condition in CONDITIONS.items():
-            rows = db.execute(f"SELECT * FROM {table} WHERE {condition}", (array_job_id,)).fetchall()
-            if rows:
-                marks = ", ".join("?" * len(rows[0]))
-                target.executemany(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", rows)
+            columns = _columns(db, table)
+            rows = db.execute(f"SELECT {columns} FROM {table} WHERE {condition}", (array_job_id,))
+            marks = ", ".join("?" * (columns.count(",") + 1))
+            target.executemany(f"INSERT OR REPLACE INTO {table} ({columns}) VALUES ({marks})", rows)
+
+
+def _columns(db: sqlite3.Connection, table: str) -> str:
+    """Return the columns of a table without `seq`, the number of a row, which may be given again after a purge."""
+    names = [row[1] for row in db.execute(f"PRAGMA table_info({table})")]
+    return ", ".join(name for name in names if name != "seq")
 
 
 class Purger:

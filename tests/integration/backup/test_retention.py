@@ -27,7 +27,7 @@ from warpdeck.model import JobId, Request
 from warpdeck.model.finished_jobs import FinishedQuery
 from warpdeck.notation.filters.job_filter import parse_filter
 from warpdeck.notation.request.large_parts import MIN_BYTES, split
-from warpdeck.ports.ports import Changes, PartsBlob
+from warpdeck.ports.ports import Changes, JournalEntry, PartsBlob
 from warpdeck.store import SqliteStore
 from warpdeck.store.purge import BATCH_JOBS, CONDITIONS, EndLimit, archive
 
@@ -145,6 +145,18 @@ async def test_a_purge_that_is_killed_after_the_archive_archives_each_row_once(t
     [file] = folder.iterdir()
     assert counts(file)["jobs"] == 8
     assert problems(file) == []
+
+
+async def test_numbers_of_journal_rows_that_are_given_again_replace_no_archived_rows(tmp_path: Path) -> None:
+    path, folder = tmp_path / "state.db", tmp_path / "archive"
+    async with opened(path) as store:
+        for number in (1, 2):
+            job = make_job(number, ended_at=1e9)
+            entry = JournalEntry(at_unix=1.0, job_id=job.id, text=f"job {number}")
+            await store.commit(msgspec.structs.replace(submission(job), journal=(entry,)))
+            assert sum(await purge(store, folder=folder)) == 1
+    with contextlib.closing(sqlite3.connect(folder / "jobs-2001-09.db")) as db:
+        assert db.execute("SELECT text FROM journal ORDER BY seq").fetchall() == [("job 1",), ("job 2",)]
 
 
 async def test_an_archive_that_cannot_be_written_keeps_the_jobs(tmp_path: Path) -> None:
