@@ -39,8 +39,11 @@ class Backup(msgspec.Struct, frozen=True, kw_only=True):
 
     file: str
     size_bytes: int
+    """Size of the file."""
     manifest: Manifest
+    """The last part of the backup, which describes all others."""
     deleted: tuple[str, ...] = ()
+    """Files that `--keep` has deleted."""
 
 
 def make_backup(

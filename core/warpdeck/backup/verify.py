@@ -55,8 +55,11 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a check."""
 
     path: str
+    """The home, backup or database file that was checked."""
     counters: Counters
+    """Numbers of the database."""
     problems: tuple[Problem, ...]
+    """All problems, or the first thousand."""
     truncated: bool = False
     """Whether there are more problems than the report contains."""
 

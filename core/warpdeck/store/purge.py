@@ -14,13 +14,15 @@ import asyncio
 import contextlib
 import os
 import sqlite3
-from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Sequence
+import time
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
 from typing import NamedTuple, TypeVar
 
 from warpdeck.base.errors import StoreError, UserError
+from warpdeck.model import Job
 
 from .database import Database
 from .database_copy import open_for_reading
@@ -36,6 +38,10 @@ VACUUM_PAGES = 1024
 ARCHIVE_KEY = "archive"
 """Key in the table `meta` of an archive. Its usage and nodes are elsewhere."""
 DAY_S = 86_400
+KEEP_READ_S = 60.0
+"""Seconds for which a job that was read is not purged. An order waits for milliseconds in the queue of events."""
+MAX_READ = 10_000
+"""Number of submissions from which on older reads are forgotten."""
 _IDS = "(SELECT id FROM jobs WHERE array_job_id = ?1)"
 CONDITIONS = {
     **dict.fromkeys(("steps", "curves", "journal"), f"job_id IN {_IDS}"),
@@ -97,6 +103,31 @@ class EndLimit(NamedTuple):
         return self.ended_before_unix if found is None else max(self.ended_before_unix, float(found[0]))
 
 
+class RecentReads:
+    """Submissions that were read lately. An order on an ended job reads it first, and changes it a moment later.
+
+    All methods run in the thread of the database, where the purge runs, too.
+    """
+
+    def __init__(self) -> None:
+        self._read_at: dict[int, float] = {}
+
+    def noted(self, jobs: list[Job]) -> list[Job]:
+        """Return the jobs, and keep their submissions from being purged for KEEP_READ_S."""
+        if len(self._read_at) > MAX_READ:
+            self._read_at = {each: at for each, at in self._read_at.items() if _is_recent(at)}
+        self._read_at.update((job.array_job_id, time.monotonic()) for job in jobs)
+        return jobs
+
+    def has(self, array_job_id: int) -> bool:
+        at = self._read_at.get(array_job_id)
+        return at is not None and _is_recent(at)
+
+
+def _is_recent(at: float) -> bool:
+    return time.monotonic() - at < KEEP_READ_S
+
+
 def find_batch(db: sqlite3.Connection, *, after: int, limit_unix: float, needed: Collection[int]) -> Batch:
     """Return the next submissions to purge after the submission `after`. Raises sqlite3.Error.
 
@@ -121,7 +152,7 @@ def _purgeable(db: sqlite3.Connection, array_job_id: int, limit_unix: float) -> 
     return int(count) if finished and end_at < limit_unix else 0
 
 
-def delete(db: sqlite3.Connection, submissions: Sequence[int], *, limit_unix: float) -> int:
+def delete(db: sqlite3.Connection, submissions: Iterable[int], *, limit_unix: float) -> int:
     """Purge the submissions that have not changed meanwhile, in the caller's transaction. Return the number of jobs."""
     purged = 0
     for array_job_id in submissions:
@@ -203,9 +234,10 @@ def _columns(db: sqlite3.Connection, table: str) -> str:
 class Purger:
     """Purges ended jobs of one database while it is in use."""
 
-    def __init__(self, db: Database, path: str) -> None:
+    def __init__(self, db: Database, path: str, recent: RecentReads) -> None:
         self._db = db
         self._path = path
+        self._recent = recent
 
     async def purge(
         self, *, limit: EndLimit, archive_folder: str, needed: Callable[[], Collection[int]]
@@ -237,9 +269,12 @@ class Purger:
         if not submissions:
             return 0
         counts: list[int] = []
-        await self._db.transact(
-            lambda db: counts.append(delete(db, sorted(submissions), limit_unix=limit_unix))
-        )
+
+        def work(db: sqlite3.Connection) -> None:
+            unread = (each for each in sorted(submissions) if not self._recent.has(each))
+            counts.append(delete(db, unread, limit_unix=limit_unix))
+
+        await self._db.transact(work)
         await self._db.wait_for_standby()
         await self._db.read(shrink)
         return counts[-1]

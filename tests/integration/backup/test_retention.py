@@ -23,7 +23,7 @@ from warpdeck.controller.loop.site_rules import RulesInForce, SiteRules
 from warpdeck.controller.loop.wakeup import Wakeup
 from warpdeck.controller.state.state import State
 from warpdeck.daemon.retention import Retention
-from warpdeck.model import JobId, Request
+from warpdeck.model import JobId, JobState, Request
 from warpdeck.model.finished_jobs import FinishedQuery
 from warpdeck.notation.filters.job_filter import parse_filter
 from warpdeck.notation.request.large_parts import MIN_BYTES, split
@@ -235,6 +235,18 @@ async def test_jobs_in_memory_stay(tmp_path: Path) -> None:
             state.upsert_job(job)
         purged = await retention(store, state, RetentionTable(days=1), now=FUTURE).run_round()
         assert (purged, job_ids(home)) == (5, [3, 4, 5, *UNFINISHED])
+
+
+async def test_a_job_that_was_just_read_stays_because_an_order_may_follow(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "home")
+    async with opened(home / "state.db") as store:
+        [job] = await store.named(JobId(7))
+        await purge(store)
+        assert job_ids(home) == [7, *UNFINISHED]
+        await store.commit(
+            Changes(jobs=(msgspec.structs.replace(job, state=JobState.PENDING, end_at_unix=None),))
+        )
+        assert [each.id for each in (await store.load(finished_since_unix=0.0)).jobs] == [7, *UNFINISHED]
 
 
 async def test_a_purge_is_part_of_the_log_that_a_standby_follows(tmp_path: Path) -> None:
