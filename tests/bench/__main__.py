@@ -21,6 +21,7 @@ from . import (
     planning,
     remote,
     screen,
+    standby,
     trees,
     verdict,
 )
@@ -35,6 +36,7 @@ PARTS = (
     "jobs",
     "calls",
     "remote",
+    "standby",
     "trees",
     "planning",
     "restart",
@@ -59,6 +61,8 @@ def main(words: list[str]) -> int:
         verdict.measure(table)
     if "remote" in wanted:
         remote.measure(table)
+    if "standby" in wanted:
+        standby.measure(table)
     if "trees" in wanted:
         trees.measure(table)
     if "planning" in wanted:
