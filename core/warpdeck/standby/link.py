@@ -87,6 +87,8 @@ class StandbyLink:
         self._problem = ""
         self._task: asyncio.Task[None] | None = None
         self._is_ending = False
+        self.on_change: Callable[[], None] = lambda: None
+        """Called when the state of the standby has changed in a way that a person should see at once."""
 
     def row(self) -> StandbyRow | None:
         """Return the standby as clients see it, or None if there is none."""
@@ -241,11 +243,13 @@ class StandbyLink:
             waits, behind_s = batches.waits_for_standby, batches.behind(time.monotonic())[1]
             wanted = may_wait(settings, waits=waits, is_connected=is_connected, behind_s=behind_s)
             if wanted and not waits:
-                batches.waits_for_standby = True
+                batches.waits_for_standby, self._problem = True, ""
+                self.on_change()
                 log.info("requests are answered after the standby %s has them", settings.target)
             elif waits and not wanted:
                 batches.stop_waiting()
                 self._problem = self._problem or f"no answer for {SYNC_WAIT_S:.0f} s"
+                self.on_change()
                 log.warning(
                     "the standby %s is late (%s): requests are answered without it",
                     settings.target,
@@ -274,6 +278,7 @@ class StandbyLink:
 
     def _note_connection(self, settings: StandbySettings, connection: StandbyConnection) -> None:
         self._connection, self._problem = connection, ""
+        self.on_change()
         log.info("connected to the standby %s (%s)", settings.target, connection.host)
 
     def _note_problem(self, settings: StandbySettings, error: Exception) -> None:
@@ -281,6 +286,7 @@ class StandbyLink:
         if problem != self._problem:
             log.warning("standby %s: %s", settings.target, problem)
         self._problem = problem or type(error).__name__
+        self.on_change()
 
     def _note_successor(self, error: Superseded) -> None:
         """Record that the standby serves the site now. No controller starts in this home any more."""
