@@ -22,6 +22,7 @@ from . import (
     planning,
     remote,
     screen,
+    standby,
     trees,
     verdict,
 )
@@ -36,6 +37,7 @@ PARTS = (
     "jobs",
     "calls",
     "remote",
+    "standby",
     "trees",
     "planning",
     "restart",
@@ -61,6 +63,8 @@ def main(words: list[str]) -> int:
         verdict.measure(table)
     if "remote" in wanted:
         remote.measure(table)
+    if "standby" in wanted:
+        standby.measure(table)
     if "trees" in wanted:
         trees.measure(table)
     if "planning" in wanted:

@@ -191,6 +191,7 @@ class ControllerSession:
             wire.Notice: jobs.control.notify,
             wire.SetLimit: jobs.control.set_limit,
             wire.Quit: lambda request: agent.quit(),
+            wire.ControllerStops: lambda request: agent.idle_end.controller_stops(),
         }
 
     def _join_step(self, request: OpenStep) -> None:
