@@ -404,6 +404,21 @@ class Submission(Table, frozen=True, kw_only=True):
     """
 
 
+class Quotas(Table, frozen=True, kw_only=True):
+    """[quotas]: limits on what each user keeps at the controller. They do not apply to admins; 0 is no limit."""
+
+    max_jobs: Count = 10_000
+    """Maximum number of a user's unfinished jobs (MaxJobCount). Waiting tasks of an array count as one job."""
+    max_request_size: Memory = 1024**3
+    """Maximum size of the scripts, arguments and environments of a user's unfinished jobs."""
+    max_trees: Count = 1000
+    """Maximum number of a user's code snapshots."""
+    max_trees_size: Memory = 10 * 1024**3
+    """Maximum size of a user's packed code snapshots. The oldest that no unfinished job needs are removed first."""
+    keep_trees_s: Seconds = 30 * 86_400.0
+    """Seconds for which a code snapshot is kept after its last use. Unfinished jobs keep theirs longer."""
+
+
 class Mail(Table, frozen=True, kw_only=True):
     """[mail]: notifications that users requested with --mail-type.
 
@@ -419,13 +434,31 @@ class Mail(Table, frozen=True, kw_only=True):
     """An HTTP address to which each mail is sent as a JSON object."""
 
 
+class Retention(Table, frozen=True, kw_only=True):
+    """[retention]: ended jobs that are deleted from the database.
+
+    Their costs stay in the sums of the history, and charged usage does not change. Without a limit, all jobs are
+    kept forever.
+    """
+
+    days: Count = 0
+    """Days after its end at which a job is deleted (PurgeJobAfter); 0 sets no such limit."""
+    jobs: Count = 0
+    """Number of ended jobs that are kept; the oldest ones are deleted first. 0 sets no such limit."""
+    archive: str = ""
+    """Absolute path of a folder to which jobs are written before they are deleted (ArchiveJobs, ArchiveDir).
+
+    Each month of ends gets a database file there. "" deletes jobs without an archive.
+    """
+
+
 class Config(Table, frozen=True, kw_only=True):
     """The complete config.toml."""
 
     grace_s: Seconds = 30.0
     """Seconds between TERM and KILL when a job is ended (KillWait)."""
     keep_finished_s: Seconds = 3600.0
-    """Seconds for which finished jobs stay in the queue view. The history keeps them forever."""
+    """Seconds for which finished jobs stay in the queue view. The history keeps them as [retention] says."""
     metrics_port: Count = 0
     """Port of http://metrics_address:metrics_port/metrics for Prometheus; 0 disables it."""
     metrics_address: str = "127.0.0.1"
@@ -438,8 +471,10 @@ class Config(Table, frozen=True, kw_only=True):
     health: Health = Health()
     interactive: Interactive = Interactive()
     submission: Submission = Submission()
+    quotas: Quotas = Quotas()
     steps: Steps = Steps()
     mail: Mail = Mail()
+    retention: Retention = Retention()
     licenses: dict[str, Count] = {}
     nodes: dict[str, NodeTable] = {}
     partitions: dict[str, Partition] = {}

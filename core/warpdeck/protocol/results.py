@@ -20,6 +20,7 @@ from .site_rows import (
     PartitionRow,
     PriorityRow,
     QosRow,
+    QuotaRow,
     ReservationRow,
     ShareRow,
     UseRow,
@@ -69,6 +70,8 @@ class ControllerStatus(Result, frozen=True, kw_only=True):
     """The machine with a copy of the database; None if there is none."""
     epoch: int = 0
     """Number of this start of the controller. Agents obey the highest one."""
+    quota: QuotaRow | None = None
+    """What the caller keeps, and its limits; None over Slurm."""
     fenced: bool = False
     """Whether the agents obey another controller. `engine.problem` says which one."""
 
@@ -227,6 +230,8 @@ class ShareTree(Result, frozen=True, kw_only=True):
     half_life_s: float | None = None
     admin_levels: dict[str, str] = {}
     """The AdminLevel of each user who has one."""
+    is_partial: bool = False
+    """Whether lines are left out that the caller may not see."""
 
 
 class LimitUseList(Result, frozen=True, kw_only=True):
