@@ -16,7 +16,7 @@ from warpdeck.base.errors import UserError
 from warpdeck.base.paths import Paths
 from warpdeck.store.database_copy import Show
 
-from .counters import counters_of, forget_standby, raise_counters
+from .counters import compact, counters_of, forget_standby, raise_counters
 from .create import reason_of
 from .manifest import CONFIG, DATABASE, Counters
 from .owner import check_owner
@@ -102,6 +102,8 @@ def _replace(paths: Paths, folder: str, source: Source, *, problems: int) -> Res
     database = os.path.join(folder, DATABASE)
     before, backup = None, counters_of(database)
     forget_standby(database)
+    with contextlib.suppress(sqlite3.DatabaseError):  # damaged pages, or no space: the copy stays as it is
+        compact(database)
     with contextlib.suppress(sqlite3.Error, UserError):
         before = counters_of(paths.database)
         raise_counters(database, paths.database)

@@ -419,13 +419,31 @@ class Mail(Table, frozen=True, kw_only=True):
     """An HTTP address to which each mail is sent as a JSON object."""
 
 
+class Retention(Table, frozen=True, kw_only=True):
+    """[retention]: ended jobs that are deleted from the database.
+
+    Their costs stay in the sums of the history, and charged usage does not change. Without a limit, all jobs are
+    kept forever.
+    """
+
+    days: Count = 0
+    """Days after its end at which a job is deleted (PurgeJobAfter); 0 sets no such limit."""
+    jobs: Count = 0
+    """Number of ended jobs that are kept; the oldest ones are deleted first. 0 sets no such limit."""
+    archive: str = ""
+    """Absolute path of a folder to which jobs are written before they are deleted (ArchiveJobs, ArchiveDir).
+
+    Each month of ends gets a database file there. "" deletes jobs without an archive.
+    """
+
+
 class Config(Table, frozen=True, kw_only=True):
     """The complete config.toml."""
 
     grace_s: Seconds = 30.0
     """Seconds between TERM and KILL when a job is ended (KillWait)."""
     keep_finished_s: Seconds = 3600.0
-    """Seconds for which finished jobs stay in the queue view. The history keeps them forever."""
+    """Seconds for which finished jobs stay in the queue view. The history keeps them as [retention] says."""
     metrics_port: Count = 0
     """Port of http://metrics_address:metrics_port/metrics for Prometheus; 0 disables it."""
     metrics_address: str = "127.0.0.1"
@@ -440,6 +458,7 @@ class Config(Table, frozen=True, kw_only=True):
     submission: Submission = Submission()
     steps: Steps = Steps()
     mail: Mail = Mail()
+    retention: Retention = Retention()
     licenses: dict[str, Count] = {}
     nodes: dict[str, NodeTable] = {}
     partitions: dict[str, Partition] = {}

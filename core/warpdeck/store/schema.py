@@ -142,5 +142,24 @@ MIGRATIONS: tuple[str, ...] = (
         PRIMARY KEY (uid, nonce)
     ) WITHOUT ROWID;
     """,
+    """
+    CREATE TABLE purged (
+        end_at REAL NOT NULL,
+        user TEXT NOT NULL,
+        account TEXT NOT NULL,
+        partition TEXT NOT NULL,
+        qos TEXT NOT NULL,
+        state TEXT NOT NULL,
+        reason TEXT NOT NULL,
+        jobs INTEGER NOT NULL,
+        failed INTEGER NOT NULL,
+        cpu_s REAL NOT NULL,
+        gpu_s REAL NOT NULL,
+        measured_s REAL NOT NULL,
+        used_s REAL NOT NULL,
+        wasted_s REAL NOT NULL,
+        PRIMARY KEY (end_at, user, account, partition, qos, state, reason)
+    ) WITHOUT ROWID;
+    """,
 )
 """Each entry raises the schema version by one."""

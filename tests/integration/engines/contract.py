@@ -190,6 +190,10 @@ def code(refused: pytest.ExceptionInfo[UserError]) -> str:
     return refused.value.code
 
 
+async def _ignore(line: str) -> None:
+    """Drop a line of progress."""
+
+
 def needs(*actions: Action) -> Callable[[Test], Test]:
     """Return a decorator for a test of these actions.
 
@@ -271,6 +275,16 @@ class EngineContract:
         before = site.summary().epoch
         taken = await site.take_over(rig.admin, ask.Takeover())
         assert taken.epoch == site.summary().epoch > before and not site.summary().fenced
+
+    @needs(Action.STANDBY, Action.STANDBY_SET, Action.STANDBY_REMOVE)
+    async def test_a_standby_that_cannot_be_reached_is_refused_and_changes_nothing(self, rig: Rig) -> None:
+        standby, wanted = rig.engine.standby, ask.StandbySet(target="root@127.0.0.1:1")
+        for caller, reason in ((rig.other, "admin"), (rig.admin, "refused the connection")):
+            with pytest.raises(UserError, match=reason):
+                await standby.set_up(caller, wanted, _ignore)
+        with pytest.raises(UserError, match="no standby"):
+            await standby.remove(rig.admin, ask.StandbyRemove())
+        assert (await standby.look(rig.user, ask.Standby())).standby is None
 
     # ---- Submissions
 

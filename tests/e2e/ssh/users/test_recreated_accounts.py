@@ -236,7 +236,7 @@ def refused_messages(old: RecreatedSite) -> dict[str, list[dict[str, Any]]]:
         **{kind: [{"name": "x"}] for kind in ("node_resume", "node_rm", "reservation_rm")},
         "reservation_make": [{"reservation": reservation}],
         "amend": [{"changes": [{"path": ["accounts", "x"]}]}],
-        **{kind: [{}] for kind in ("reload", "shutdown", "config", "takeover")},
+        **{kind: [{}] for kind in ("reload", "shutdown", "config", "takeover", "standby_rm")},
         "standby_set": [{"target": "root@127.0.0.1"}],
         "run": [{"words": ["--no-such-option"], "errors": 900}],
         **{kind: [{"words": ["--no-such-option"]}] for kind in ("salloc", "session")},
@@ -277,7 +277,7 @@ def other_messages(old: RecreatedSite) -> dict[str, list[dict[str, Any]]]:
             {"name": "sacct", "words": ["-B", "-j", old.ended]},
         ],
         **{kind: [{}] for kind in ("status", "steps", "past", "past_costs", "events", "shares", "limit_use", "diagnosis", "partitions",
-             "reservations", "qos", "plugin_options", "licenses", "settings", "nodes", "node_check", "forwards", "standby",
+             "reservations", "qos", "plugin_options", "licenses", "settings", "standby", "nodes", "node_check", "forwards",
              "subscribe")},
     }  # fmt: skip
 
