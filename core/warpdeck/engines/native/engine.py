@@ -45,7 +45,12 @@ def native_engine(
     records = RecordSearch(state, store)
     lookup = JobLookup(state=state, store=store, config=lambda: rules.config)
     waits = JobWaits(
-        state=state, ends=controller.ends, hub=controller.hub, collector=controller.outputs, clock=clock
+        state=state,
+        ends=controller.ends,
+        hub=controller.hub,
+        collector=controller.outputs,
+        clock=clock,
+        names_jobs=lambda: "jobs" not in rules.config.access.private_data,
     )
     streams = NodeStreams(state=state, fleet=controller.fleet, waits=waits)
     submissions = NativeSubmissions(

@@ -44,13 +44,14 @@ class NativeSubmissions:
     async def rerun(self, caller: Caller, message: ask.Rerun) -> results.SubmittedJob:
         task = message.job.partition("_")[2]
         number = int(task) if task.isdecimal() else None
-        family = await self.lookup.components_of(await self.lookup.find(message.job))
+        family = await self.lookup.components_of(await self.lookup.seen(caller.who, message.job))
         requests = [asked_again(each, who=caller.who, task=number) for each in family]
         return await self._submit(caller.who, requests, mark_of(message))
 
     async def dry_run(self, caller: Caller, message: ask.DryRun) -> ForecastRow:
         event = await self.event(caller.who, self._nested(caller, message))
-        return await self.forecaster.of_request(self.state, event)
+        found = await self.forecaster.of_request(self.state, event)
+        return self.lookup.visibility(caller.who).forecast(found)
 
     async def find_tree(self, caller: Caller, message: ask.HaveTree) -> results.StoredTree:
         found = self.trees.find(caller.who.uid, message.tree)
