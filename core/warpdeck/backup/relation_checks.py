@@ -38,6 +38,14 @@ _ORPHANS = (
         "finished = 1 AND end_at IS NOT NULL AND id NOT IN (SELECT id FROM past)",
         "it is finished and missing in the table past, so the history does not show it",
     ),
+    (
+        "jobs",
+        "id",
+        "finished = 0 AND EXISTS (SELECT 1 FROM requests WHERE parts IS NOT NULL "
+        "AND requests.array_job_id = COALESCE(jobs.request_key, jobs.array_job_id) "
+        "AND parts NOT IN (SELECT sha256 FROM request_parts))",
+        "its script and environment are missing, so it cannot start",
+    ),
 )
 """Table, its key, the condition of a wrong row, and the problem."""
 _HIGHEST = """

@@ -29,7 +29,7 @@ from warpdeck.policy import (
 
 from . import tables
 from .association_qos import allowed_qos, default_qos_by_association
-from .tables import Config
+from .tables import Config, Quotas
 
 Members = Mapping[str, Collection[str]]
 """Known members of each Unix group."""
@@ -96,6 +96,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     """Description and organization by account, for accounts that have one of them."""
     avoid_foreign_processes: bool = True
     health: HealthRules = HealthRules()
+    quotas: Quotas = Quotas()
 
     def complete(self, request: Request, user: str) -> Request:
         """Return the request with the site's default partition, account and QoS, and with shards converted.
@@ -172,6 +173,7 @@ def build_site(
 ) -> Site:
     """Return the tables for a pass, without any usage."""
     return Site(
+        quotas=config.quotas,
         sends_mail=bool(config.mail.program or config.mail.webhook),
         expedites=config.scheduler.expedited_requeue,
         settings=build_settings(config),

@@ -404,6 +404,21 @@ class Submission(Table, frozen=True, kw_only=True):
     """
 
 
+class Quotas(Table, frozen=True, kw_only=True):
+    """[quotas]: limits on what each user keeps at the controller. They do not apply to admins; 0 is no limit."""
+
+    max_jobs: Count = 10_000
+    """Maximum number of a user's unfinished jobs (MaxJobCount). Waiting tasks of an array count as one job."""
+    max_request_size: Memory = 1024**3
+    """Maximum size of the scripts, arguments and environments of a user's unfinished jobs."""
+    max_trees: Count = 1000
+    """Maximum number of a user's code snapshots."""
+    max_trees_size: Memory = 10 * 1024**3
+    """Maximum size of a user's packed code snapshots. The oldest that no unfinished job needs are removed first."""
+    keep_trees_s: Seconds = 30 * 86_400.0
+    """Seconds for which a code snapshot is kept after its last use. Unfinished jobs keep theirs longer."""
+
+
 class Mail(Table, frozen=True, kw_only=True):
     """[mail]: notifications that users requested with --mail-type.
 
@@ -456,6 +471,7 @@ class Config(Table, frozen=True, kw_only=True):
     health: Health = Health()
     interactive: Interactive = Interactive()
     submission: Submission = Submission()
+    quotas: Quotas = Quotas()
     steps: Steps = Steps()
     mail: Mail = Mail()
     retention: Retention = Retention()

@@ -25,6 +25,7 @@ from warpdeck.base.standby_files import serving_elsewhere
 from warpdeck.config import ConfigError, load
 from warpdeck.controller.events.events import NodeAdded
 from warpdeck.controller.launch.code_trees import TreeFiles
+from warpdeck.controller.launch.tree_collection import TreeCollector
 from warpdeck.controller.loop.adapters import Adapters
 from warpdeck.controller.loop.controller import Controller
 from warpdeck.daemon.collector import Collector
@@ -95,15 +96,14 @@ async def serve(paths: Paths, *, local_node: bool) -> None:
             exporter = Exporter(controller.state, statistics=controller.statistics, hub=controller.hub)
             controller.rules.on_reload = exporter.apply_config
             await exporter.apply_config(controller.config)
-            services = [group.create_task(work) for work in _services(controller, store)]
+            services = [group.create_task(work) for work in _services(controller, store, trees)]
             leave_starter(paths)
             log.info("serving on %s", paths.socket)
             await stop.wait()
             await server.close()
             await standby.close()
-            reloads.cancel()
-            for service in services:
-                service.cancel()
+            for each in (reloads, *services):
+                each.cancel()
             await exporter.close()
             loop_task.cancel()
     finally:
@@ -111,12 +111,15 @@ async def serve(paths: Paths, *, local_node: bool) -> None:
         collector.close()
 
 
-def _services(controller: Controller, store: SqliteStore) -> list[Coroutine[Any, Any, None]]:
-    """Return the tasks besides the controller's own: mail, and the purge of ended jobs."""
+def _services(
+    controller: Controller, store: SqliteStore, trees: TreeFiles
+) -> list[Coroutine[Any, Any, None]]:
+    """Return the tasks besides the controller's own: mail, the purge of ended jobs, and the removal of unneeded code."""
     state, rules, clock = controller.state, controller.rules, controller.clock
     return [
         Mailer(state, hub=controller.hub, rules=rules, clock=clock).run(),
         Retention(state, purger=store.purger, rules=rules, clock=clock).run(),
+        TreeCollector(state=state, trees=trees, clock=clock).run(),
     ]
 
 

@@ -123,6 +123,16 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     store: str = ""
 
 
+class StoredParts(msgspec.Struct, frozen=True, kw_only=True):
+    """The key of the large parts of a request in the store, and their size in bytes.
+
+    See `warpdeck.notation.request.large_parts`.
+    """
+
+    sha256: str
+    size_bytes: int
+
+
 class PtySize(msgspec.Struct, frozen=True, kw_only=True):
     """Size of a terminal in characters."""
 
@@ -355,6 +365,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     code_due_unix: UnixTime | None = None
     """Set while the snapshot is still being taken. The job starts when the snapshot is stored, or at this
     Unix time at the latest.
+    """
+    parts: StoredParts | None = None
+    """Set if the script, the arguments, the environment and the command line are stored under this key.
+
+    The fields above then hold short extracts of them. The controller sets it; a client's value is ignored.
     """
     in_place: bool = False
     """True if the job runs in the submit directory itself if the node can see it, as in Slurm. The job then

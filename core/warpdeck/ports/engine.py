@@ -33,7 +33,7 @@ from warpdeck.protocol import requests as ask
 from warpdeck.protocol import results
 from warpdeck.protocol.job_rows import JobDetail, JobRow, JobVariables, LiveStep, PastJobs, UsageCurves
 from warpdeck.protocol.node_rows import NodeFacts, NodeRow, PastNodeRow
-from warpdeck.protocol.site_rows import EngineRow, ForecastRow
+from warpdeck.protocol.site_rows import EngineRow, ForecastRow, QuotaRow
 from warpdeck.protocol.standby_rows import StandbyRow
 
 from .caller import Caller, Principal
@@ -154,6 +154,10 @@ class EngineSite(Protocol):
 
     def about(self) -> EngineRow:
         """Return the scheduler's name and version, and the age of its data."""
+        ...
+
+    def quota(self, who: Principal) -> QuotaRow | None:
+        """Return what the caller keeps and its limits, or None if the scheduler has no such quotas."""
         ...
 
     def summary(self) -> SiteSummary: ...

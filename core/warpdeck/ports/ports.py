@@ -82,6 +82,14 @@ class Waits(msgspec.Struct, frozen=True, kw_only=True):
         return Waits(since_unix=now, longest_this_s=waited_s, longest_before_s=self.longest_s(now))
 
 
+class PartsBlob(msgspec.Struct, frozen=True, kw_only=True):
+    """Large parts of a request of this user, encoded, and their digest (see `notation.request.large_parts`)."""
+
+    uid: int
+    sha256: str
+    content: bytes
+
+
 class Changes(msgspec.Struct, frozen=True, kw_only=True):
     """One transaction: rows to write, rows to delete, lines of history to append, and the next free id.
 
@@ -90,6 +98,8 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     requests: tuple[tuple[JobId, Request], ...] = ()
+    parts: tuple[PartsBlob, ...] = ()
+    """Large parts of these requests."""
     jobs: tuple[Job, ...] = ()
     gone_jobs: tuple[JobId, ...] = ()
     """Records of tasks that were split off, never started, and were merged into their array's record again.
@@ -187,6 +197,10 @@ class Store(Protocol):
 
         The number names a whole submission by its id, or the array task with that id.
         """
+        ...
+
+    async def parts(self, uid: int, sha256: str) -> bytes | None:
+        """Return large parts of a request of this user, or None if they are not stored any more."""
         ...
 
     async def jobs(self, numbers: Sequence[JobId]) -> list[Job]:

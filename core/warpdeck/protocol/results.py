@@ -20,6 +20,7 @@ from .site_rows import (
     PartitionRow,
     PriorityRow,
     QosRow,
+    QuotaRow,
     ReservationRow,
     ShareRow,
     UseRow,
@@ -69,6 +70,8 @@ class ControllerStatus(Result, frozen=True, kw_only=True):
     """The machine with a copy of the database; None if there is none."""
     epoch: int = 0
     """Number of this start of the controller. Agents obey the highest one."""
+    quota: QuotaRow | None = None
+    """What the caller keeps, and its limits; None over Slurm."""
     fenced: bool = False
     """Whether the agents obey another controller. `engine.problem` says which one."""
 

@@ -12,6 +12,22 @@ import msgspec
 from warpdeck.model.reservation import ReservationSpec
 
 
+class QuotaRow(msgspec.Struct, frozen=True, kw_only=True):
+    """What the caller keeps at the controller, and the site's limits. A limit of 0 is none; admins have none."""
+
+    jobs: int
+    """Number of unfinished jobs. The waiting tasks of an array count as one."""
+    max_jobs: int
+    request_bytes: int
+    """Size of the scripts, arguments and environments of these jobs."""
+    max_request_bytes: int
+    trees: int
+    """Number of code snapshots."""
+    max_trees: int
+    tree_bytes: int
+    max_tree_bytes: int
+
+
 class SiteGatewayRow(msgspec.Struct, frozen=True, kw_only=True):
     """The process that asks Slurm for the gateways of all users."""
 

@@ -158,6 +158,7 @@ async def _status(connection: Connection, message: ask.Status) -> results.Contro
         engine=server.engine.site.about(),
         audit_problem=server.audit.problem,
         standby=site.standby,
+        quota=server.engine.site.quota(connection.who),
     )
 
 

@@ -37,6 +37,7 @@ class MemoryStore:
         self._controller_id = controller_id
         self._next_job_id = 1
         self._jobs: dict[JobId, Job] = {}
+        self._parts: dict[tuple[int, str], bytes] = {}
         self._nodes: dict[NodeName, Node] = {}
         self._conditions: dict[NodeName, dict[float, Condition]] = {}
         self._journal: dict[JobId, list[JournalEntry]] = {}
@@ -109,6 +110,7 @@ class MemoryStore:
 
     def _commit_jobs(self, changes: Changes) -> None:
         self._jobs.update((job.id, job) for job in changes.jobs)
+        self._parts.update(((each.uid, each.sha256), each.content) for each in changes.parts)
         self._runs.update(((job.id, job.restarts), job) for job in changes.runs)
         for job_id in changes.gone_jobs:
             self._jobs.pop(job_id, None)
@@ -135,6 +137,9 @@ class MemoryStore:
     async def named(self, number: JobId) -> list[Job]:
         members = [job for _, job in sorted(self._jobs.items()) if job.array_job_id == number]
         return members or ([self._jobs[number]] if number in self._jobs else [])
+
+    async def parts(self, uid: int, sha256: str) -> bytes | None:
+        return self._parts.get((uid, sha256))
 
     async def jobs(self, numbers: Sequence[JobId]) -> list[Job]:
         return [self._jobs[number] for number in sorted(set(numbers)) if number in self._jobs]

@@ -14,11 +14,13 @@ from urllib.parse import quote
 
 from warpdeck.base.errors import StoreError
 
-from . import finished_jobs
+from . import finished_jobs, request_parts
 from .job_rows import JOIN, each_job
 from .salvage import Salvage, quarantine
 from .schema import MIGRATIONS
 
+WITH_PARTS = 1 + next(at for at, script in enumerate(MIGRATIONS) if "request_parts" in script)
+"""The first schema version with the large parts of requests in a table of their own."""
 SCHEMA = len(MIGRATIONS)
 """The schema version of this version of warpdeck."""
 FINISHED_FILLED = "past_filled"
@@ -64,11 +66,14 @@ def migrate(db: sqlite3.Connection) -> None:
     The table of finished jobs is filled once, with the jobs that ended before the table existed. A million jobs
     take about a minute.
     """
-    for script in MIGRATIONS[schema_version(db) :]:
+    before = schema_version(db)
+    for script in MIGRATIONS[before:]:
         for statement in script.split(";"):
             if statement.strip():
                 db.execute(statement)
     db.execute(f"PRAGMA user_version = {SCHEMA}")
+    if before < WITH_PARTS:
+        request_parts.split_all(db)
     if db.execute("SELECT 1 FROM meta WHERE key = ?", (FINISHED_FILLED,)).fetchone() is None:
         _fill_search_records(db)
 

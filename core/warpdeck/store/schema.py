@@ -161,5 +161,17 @@ MIGRATIONS: tuple[str, ...] = (
         PRIMARY KEY (end_at, user, account, partition, qos, state, reason)
     ) WITHOUT ROWID;
     """,
+    """
+    CREATE TABLE request_parts (
+        seq INTEGER PRIMARY KEY,
+        uid INTEGER NOT NULL,
+        sha256 TEXT NOT NULL,
+        size INTEGER NOT NULL,
+        content BLOB NOT NULL
+    );
+    CREATE UNIQUE INDEX request_parts_key ON request_parts (uid, sha256, size);
+    ALTER TABLE requests ADD COLUMN parts TEXT;
+    CREATE INDEX requests_parts ON requests (parts) WHERE parts IS NOT NULL;
+    """,
 )
 """Each entry raises the schema version by one."""

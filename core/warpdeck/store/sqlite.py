@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from warpdeck.base.errors import StoreError
-from warpdeck.model import Condition, Job, JobCurve, JobId, Node, Reservation
+from warpdeck.model import Condition, Job, JobCurve, JobId, Node, Request, Reservation
 from warpdeck.model.finished_jobs import FinishedQuery, GroupCost
 from warpdeck.model.step import Step
 from warpdeck.ports.ports import (
@@ -35,7 +35,7 @@ from warpdeck.ports.ports import (
     Waits,
 )
 
-from . import conditions, created_objects, finished_jobs
+from . import conditions, created_objects, finished_jobs, request_parts
 from . import starts as start_rows
 from .database import Database, open_database, open_reader, run_within
 from .job_rows import JOB, JOIN, NO_REQUEST, each_job
@@ -207,6 +207,10 @@ class SqliteStore:
         """Return one job of any age, or None."""
         found = await self._jobs(f"{JOIN} WHERE id = ?", (job_id,))
         return found[0] if found else None
+
+    async def parts(self, uid: int, sha256: str) -> bytes | None:
+        """Return large parts of a request of this user, or None if they are not stored any more."""
+        return await self._read(lambda db, salvage: request_parts.read(db, uid, sha256))
 
     async def named(self, number: JobId) -> list[Job]:
         """Return all jobs of one submission ordered by id, or the array task with that id."""
@@ -388,8 +392,8 @@ def _last_runs(db: sqlite3.Connection, salvage: Salvage) -> list[Job]:
 _WRITES: tuple[tuple[str, str, Callable[[Any], tuple[Any, ...]]], ...] = (
     (
         "requests",
-        "INSERT OR REPLACE INTO requests VALUES (?, ?)",
-        lambda pair: (pair[0], _ENCODER.encode(pair[1])),
+        "INSERT OR REPLACE INTO requests VALUES (?, ?, ?)",
+        lambda pair: _request_row(*pair),
     ),
     ("jobs", "INSERT OR REPLACE INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", lambda job: _job_row(job)),
     ("runs", "INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?)", lambda job: _run_row(job)),
@@ -434,6 +438,8 @@ def _write(db: sqlite3.Connection, changes: Changes) -> None:
     for name, statement, row in _WRITES:
         if items := getattr(changes, name):
             db.executemany(statement, map(row, items))
+    if changes.parts:
+        request_parts.write(db, changes.parts)
     if changes.jobs:
         finished_jobs.write(db, changes.jobs)
     if changes.gone_nodes:
@@ -447,6 +453,10 @@ def _write(db: sqlite3.Connection, changes: Changes) -> None:
     if changes.next_job_id is not None:
         db.execute(_PUT_META, ("next_job_id", str(changes.next_job_id)))
     start_rows.write(db, changes)
+
+
+def _request_row(key: JobId, request: Request) -> tuple[Any, ...]:
+    return key, _ENCODER.encode(request), None if request.parts is None else request.parts.sha256
 
 
 def _run_row(job: Job) -> tuple[Any, ...]:

@@ -5,14 +5,19 @@ Snapshots are received from the controller and verified against their digest.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import tempfile
+from typing import Collection
 
 from warpdeck_agent.storage.spool import write_all
 
 MAX_TREE_BYTES = 2 * 1024 * 1024 * 1024
 """The largest packed snapshot accepted."""
+
+KEPT_S = 86_400.0
+"""How long a packed tree is kept after a launch last needed it, in seconds. Tasks of an array come one after another."""
 
 
 class TreeError(Exception):
@@ -33,7 +38,24 @@ class TreeStore:
         return os.path.join(self._trees, sha256 + ".tar.gz")
 
     def has(self, sha256: str) -> bool:
-        return os.path.exists(self.path(sha256))
+        """Return whether the tree is here, and note its use."""
+        try:
+            os.utime(self.path(sha256))
+        except FileNotFoundError:
+            return False
+        return True
+
+    def clean(self, in_use: Collection[str], *, now_unix: float) -> None:
+        """Remove packed trees and unfinished uploads that were not used for KEPT_S.
+
+        `in_use` are the digests of trees that launches still have to unpack. A later launch asks the controller again.
+        """
+        for entry in os.scandir(self._trees):
+            if entry.name.partition(".")[0] in in_use:
+                continue
+            with contextlib.suppress(FileNotFoundError):
+                if now_unix - entry.stat(follow_symlinks=False).st_mtime > KEPT_S:
+                    os.unlink(entry.path)
 
     def work_dir(self, workspace: str) -> str:
         """Return the folder of a workspace. Raises TreeError for an invalid name."""

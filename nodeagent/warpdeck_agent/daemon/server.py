@@ -10,6 +10,7 @@ import contextlib
 import os
 import pwd
 import signal
+import time
 import traceback
 from typing import Any, Awaitable, Callable, Dict, Optional
 
@@ -199,6 +200,7 @@ class Agent:
         while True:
             await asyncio.sleep(CLEAN_S)
             self.jobs.forgetting.clean()
+            self._trees.clean(self.jobs.queue.trees_in_use(), now_unix=time.time())
 
 
 async def _restart_on_error(work: Callable[[], Awaitable[None]]) -> None:

@@ -51,6 +51,8 @@ class LaunchQueue:
         self._on_end = on_end
         self._starting: Dict[Key, asyncio.Task[None]] = {}
         self._prefetched = PrefetchedLaunches(tell)
+        self._trees: Dict[Key, str] = {}
+        """Digest of the code of each launch that was not running yet when it was last looked at."""
         self._started_at = -CLOSE_S
         self._ended_early: Dict[Key, Dict[str, Any]] = {}
         self._stopped: Dict[Key, str] = {}
@@ -76,12 +78,23 @@ class LaunchQueue:
         if key in self._starting:
             return
         launch = self._launches.get(key)
+        if launch is None and request.tree is not None:
+            self._trees[key] = request.tree.sha256
         if launch is not None:
             self._tell(launch.report())
         elif request.behind:
             self._enqueue(request, key)
         elif key not in self._prefetched:
             self._begin(request, key)
+
+    def trees_in_use(self) -> Collection[str]:
+        """Return the digests of the code of all launches that are under way or wait for another launch."""
+        waiting = {key: tree for key, tree in self._trees.items() if self._is_waiting(key)}
+        self._trees = waiting
+        return set(waiting.values())
+
+    def _is_waiting(self, key: Key) -> bool:
+        return key in self._starting or key in self._prefetched
 
     @property
     def any_is_under_way(self) -> bool:

@@ -7,7 +7,7 @@ import pytest
 from tests.support.core import make_request
 
 from warpdeck.base.errors import UserError
-from warpdeck.engines.shared.resubmit import asked_again, variables_of
+from warpdeck.engines.shared.resubmit import asked_again, check_owner, variables_of
 from warpdeck.model import ArraySpec, Job, JobId, PtySize
 from warpdeck.ports.caller import Principal
 
@@ -43,10 +43,10 @@ def test_a_resubmitted_request_loses_its_times_and_keeps_the_rest() -> None:
 def test_only_the_owner_sees_a_jobs_environment() -> None:
     job = make_job()
     mine = msgspec.structs.replace(job, request=msgspec.structs.replace(job.request, env={"A": "1"}))
-    assert variables_of(mine, who=ANN).variables == {"A": "1"}
+    assert variables_of(mine).variables == {"A": "1"}
     for other in (Principal(user="root", uid=0, admin=True), NEW_ANN):
         with pytest.raises(UserError, match="only the owner can see its environment"):
-            variables_of(mine, who=other)
+            check_owner(mine, who=other)
 
 
 def test_an_array_task_is_resubmitted_alone() -> None:

@@ -347,6 +347,10 @@ async def test_the_migration_to_stored_sweeps_makes_ended_tasks_searchable(
         for script in MIGRATIONS[version + 1 :]:
             for table in re.findall(r"CREATE TABLE (\w+)", script):
                 old.execute(f"DROP TABLE {table}")
+            for index in re.findall(r"CREATE INDEX (\w+)", script):
+                old.execute(f"DROP INDEX IF EXISTS {index}")
+            for table, column in re.findall(r"ALTER TABLE (\w+) ADD COLUMN (\w+)", script):
+                old.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
         old.execute("ALTER TABLE past DROP COLUMN sweep")
         old.execute(f"PRAGMA user_version = {version}")
         old.commit()

@@ -198,6 +198,18 @@ def _not_running(paths: Paths, *, as_json: bool) -> None:
         print(f"no {paths.daemon} is running in {paths.home}", file=sys.stderr)
 
 
+def _quota_lines(quota: dict[str, Any] | None) -> list[str]:
+    """Return what the user keeps, if the site limits it."""
+    if quota is None or not quota["max_jobs"]:
+        return []
+    return [
+        f"your quota: {quota['jobs']:,} of {quota['max_jobs']:,} unfinished jobs, "
+        f"{quota['request_bytes'] >> 20:,} of {quota['max_request_bytes'] >> 20:,} MiB of scripts and environments, "
+        f"{quota['trees']:,} of {quota['max_trees']:,} code snapshots with "
+        f"{quota['tree_bytes'] >> 20:,} of {quota['max_tree_bytes'] >> 20:,} MiB"
+    ]
+
+
 def _print_status(found: dict[str, Any]) -> None:
     jobs = ", ".join(f"{count} {state}" for state, count in sorted(found["jobs"].items())) or "none"
     print(f"running, pid {found['pid']}, for {format_duration(found['uptime_s'])}, in {found['home']}")
@@ -209,6 +221,8 @@ def _print_status(found: dict[str, Any]) -> None:
     if rest := found["engine"].get("rest"):
         print(rest_line(rest))
     print(f"nodes: {found['nodes']}   jobs: {jobs}")
+    for line in _quota_lines(found["quota"]):
+        print(line)
     if found["standby"]:
         from warpdeck.cli.verbs.standby import standby_lines
 

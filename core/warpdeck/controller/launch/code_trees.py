@@ -5,9 +5,12 @@ Each user has a separate folder, so one user's upload never reaches another user
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
+from collections.abc import Callable
+from typing import NamedTuple
 
 import msgspec
 
@@ -20,11 +23,24 @@ MAX_TREE_BYTES = 1024 * 1024 * 1024
 _TREE = re.compile(r"[0-9a-f]{40,64}")
 
 
+PART = ".part"
+"""End of the name of an unfinished upload."""
+
+
+class StoredTree(NamedTuple):
+    """A stored snapshot of a user, and the time when it was uploaded or submitted last."""
+
+    tree: str
+    size_bytes: int
+    used_unix: float
+
+
 class TreeFiles:
     """The `TreeCache` of ports.ports, in files on disk."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
+        self._receiving: set[Receiving] = set()
 
     def path(self, uid: int, tree: str) -> str:
         """Return the path of a snapshot. Raises UserError for an invalid tree id."""
@@ -41,6 +57,42 @@ class TreeFiles:
         except FileNotFoundError:
             return None
 
+    def users(self) -> list[int]:
+        """Return the users that have stored snapshots."""
+        try:
+            return sorted(int(name) for name in os.listdir(self._folder) if name.isdecimal())
+        except FileNotFoundError:
+            return []
+
+    def stored(self, uid: int) -> list[StoredTree]:
+        """Return all stored snapshots of a user."""
+        found = []
+        with contextlib.suppress(FileNotFoundError):
+            for entry in os.scandir(os.path.join(self._folder, str(uid))):
+                tree, _, rest = entry.name.partition(".")
+                if rest != "tar.gz" or not _TREE.fullmatch(tree):
+                    continue
+                with contextlib.suppress(FileNotFoundError):
+                    status = entry.stat(follow_symlinks=False)
+                    found.append(StoredTree(tree, status.st_size, status.st_mtime))
+        return found
+
+    def remove(self, uid: int, tree: str) -> None:
+        """Remove a snapshot, if it is stored."""
+        path = self.path(uid, tree)
+        # The digest goes first, because `find` regards a tree without it as missing.
+        for name in (path + ".sha256", path):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(name)
+
+    def remove_partial(self) -> None:
+        """Remove uploads that a killed controller left unfinished. No upload may be in progress."""
+        for uid in self.users():
+            folder = os.path.join(self._folder, str(uid))
+            for name in os.listdir(folder):
+                if name.endswith(PART):
+                    os.unlink(os.path.join(folder, name))
+
     def uploaded(self, uid: int, snapshot: Snapshot) -> Snapshot:
         """Return the snapshot with the digest and size of this user's own upload.
 
@@ -49,6 +101,7 @@ class TreeFiles:
         found = self.find(uid, snapshot.tree)
         if found is None:
             raise UserError("the code snapshot was not uploaded", "submit again", code="need_tree")
+        os.utime(found.path)
         return msgspec.structs.replace(snapshot, sha256=found.sha256, size_bytes=found.size_bytes)
 
     def receive(self, uid: int, tree: str, *, sha256: str, size_bytes: int) -> Receiving:
@@ -60,19 +113,31 @@ class TreeFiles:
             )
         path = self.path(uid, tree)
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        return Receiving(path, sha256=sha256, size_bytes=size_bytes)
+        upload = Receiving(
+            path, uid=uid, sha256=sha256, size_bytes=size_bytes, on_end=self._receiving.discard
+        )
+        self._receiving.add(upload)
+        return upload
+
+    def announced_sizes(self, uid: int) -> list[int]:
+        """Return the sizes of the uploads of a user that are in progress."""
+        return [each.size_bytes for each in self._receiving if each.uid == uid]
 
 
 class Receiving:
     """An upload in progress."""
 
-    def __init__(self, path: str, *, sha256: str, size_bytes: int) -> None:
+    def __init__(
+        self, path: str, *, uid: int, sha256: str, size_bytes: int, on_end: Callable[[Receiving], None]
+    ) -> None:
+        self.uid = uid
+        self.size_bytes = size_bytes
         self._path = path
         self._sha256 = sha256
-        self._size_bytes = size_bytes
+        self._on_end = on_end
         self._digest = hashlib.sha256()
         self._received = 0
-        self._temporary = f"{path}.{os.urandom(4).hex()}.part"
+        self._temporary = f"{path}.{os.urandom(4).hex()}{PART}"
         self._descriptor = os.open(
             self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600
         )
@@ -80,7 +145,7 @@ class Receiving:
     def write(self, data: bytes) -> None:
         """Append the next bytes. Raises UserError if the upload gets too long or cannot be stored."""
         self._received += len(data)
-        if self._received > self._size_bytes:
+        if self._received > self.size_bytes:
             raise UserError("the snapshot is larger than announced", "submit again")
         self._digest.update(data)
         try:
@@ -96,7 +161,8 @@ class Receiving:
         """Verify the upload and store it. Raises UserError if it arrived damaged."""
         os.close(self._descriptor)
         self._descriptor = -1
-        if self._received != self._size_bytes or self._digest.hexdigest() != self._sha256:
+        self._on_end(self)
+        if self._received != self.size_bytes or self._digest.hexdigest() != self._sha256:
             os.unlink(self._temporary)
             raise UserError("the snapshot arrived damaged", "submit again")
         os.replace(self._temporary, self._path)
@@ -106,6 +172,7 @@ class Receiving:
 
     def abandon(self) -> None:
         """Discard an unfinished upload with its temporary file."""
+        self._on_end(self)
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1

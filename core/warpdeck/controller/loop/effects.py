@@ -11,7 +11,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any, assert_never
 
-from warpdeck.base.errors import RemoteError, StoreError
+from warpdeck.base.errors import RemoteError, StoreError, UserError
 from warpdeck.controller.events.events import (
     BroadcastFence,
     CollectOutput,
@@ -32,11 +32,12 @@ from warpdeck.controller.events.events import (
 from warpdeck.controller.events.node_messages import decode_node_message
 from warpdeck.controller.launch.launching import build_launch, output_paths
 from warpdeck.controller.launch.step_launch import build_step_launch
+from warpdeck.controller.launch.whole_request import with_whole_request
 from warpdeck.controller.reducers.node_health import health_request
 from warpdeck.controller.reducers.step_commands import find_step
 from warpdeck.controller.state import bug_reports
 from warpdeck.controller.state.state import State
-from warpdeck.model import Job, NodeName
+from warpdeck.model import Job, JobId, NodeName
 from warpdeck.notation.values.umask import umask_of
 from warpdeck_agent.wire import WireError
 from warpdeck_agent.wire import messages as wire
@@ -104,6 +105,9 @@ class EffectRunner:
                 log.warning("%s: %s", type(effect).__name__, error)
                 what = "step" if isinstance(effect, LaunchStep) else "job"
                 self._fail_launch(effect, f"the {what} is too large to be sent to {effect.node}: {error}")
+            except (StoreError, UserError) as error:
+                log.warning("%s: %s", type(effect).__name__, error)
+                self._fail_launch(effect, str(error))
             except Exception:
                 bug_reports.report_bug(type(effect).__name__)
                 self._fail_launch(effect, "an error inside the controller; see the controller's log")
@@ -189,7 +193,7 @@ class EffectRunner:
                 assert_never(effect)
 
     async def _launch(self, effect: LaunchShare) -> None:
-        job = self._state.jobs.get(effect.job_id)
+        job = await self._job_to_launch(effect.job_id)
         if job is None or job.allocation is None:
             return
         rank = job.allocation.node_names().index(effect.node)
@@ -213,6 +217,16 @@ class EffectRunner:
             own = dataclasses.replace(launch.tree, sha256=tree.sha256, size_bytes=tree.size_bytes)
             launch = dataclasses.replace(launch, tree=own)
         await self._adapters.fleet.launch(effect.node, launch, tree)
+
+    async def _job_to_launch(self, job_id: JobId) -> Job | None:
+        """Return the job with its whole request. If it changes during the read, it is read again."""
+        while True:
+            job = self._state.jobs.get(job_id)
+            if job is None or job.request.parts is None:
+                return job
+            whole = await with_whole_request(job, self._adapters.store)
+            if self._state.jobs.get(job_id) is job:
+                return whole
 
     async def _limit(self, effect: LimitShare) -> None:
         job = self._state.jobs.get(effect.job_id)

@@ -13,9 +13,11 @@ from warpdeck.controller.state.dependencies import ignored_text, without_unknown
 from warpdeck.controller.state.reservations import reservations
 from warpdeck.controller.state.state import replace
 from warpdeck.controller.state.transaction import Transaction
+from warpdeck.controller.state.user_use import check_quota
 from warpdeck.model import Component, Job, JobId, Request, count_tasks
 from warpdeck.model.created_by_nonce import CreatedObject, RequestId, find_created
 from warpdeck.model.ranges import MAX_RANGES
+from warpdeck.notation.request.large_parts import size_of, split
 from warpdeck.notation.values.arrays import MAX_TASKS
 from warpdeck.policy import parse_constraint
 from warpdeck.ports.caller import Principal, is_administrator, is_operator
@@ -46,9 +48,14 @@ def submit(txn: Transaction, event: Submitted) -> Outcome:
         raise UserError(
             f"the limit of {MAX_OPEN_JOBS:,} waiting and running jobs is reached", "cancel some, or wait"
         )
+    requests = (event.request, *event.components)
+    if not event.principal.admin:
+        size = sum(map(size_of, requests))
+        use, quotas = txn.state.user_use, txn.state.site.quotas
+        check_quota(use, quotas, event.principal.uid, jobs=len(requests), request_bytes=size)
     reload_ended(txn, event.ended)
     notes: list[str] = []
-    requests = tuple(_without_unknown(txn, each, notes) for each in (event.request, *event.components))
+    requests = tuple(_without_unknown(txn, each, notes) for each in requests)
     check_components(requests)
     checked = [_checked(txn, request, event.principal) for request in as_components(requests)]
     first = JobId(txn.state.next_job_id)
@@ -102,8 +109,14 @@ def _checked(txn: Transaction, request: Request, principal: Principal) -> Reques
 
 
 def _make(txn: Transaction, request: Request, principal: Principal, component: Component | None) -> Job:
-    """Create the job of a checked request. Raises UserError if the queue does not admit it."""
+    """Create the job of a checked request. Raises UserError if the queue does not admit it.
+
+    The large parts of the request go to the store only.
+    """
     state, job_id = txn.state, txn.new_job_id()
+    request, content = split(request)
+    if content is not None and request.parts is not None:
+        txn.add_parts(principal.uid, request.parts, content)
     has_leader = component is not None and component.offset > 0
     base = Job(
         id=job_id,

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from warpdeck.model import HOLDS_RESOURCES, Job, JobId, JobState, NodeName, count_tasks, iter_tasks
 
 from .state import State
+from .user_use import UserUse
 from .view import shares_on
 from .view_cache import ViewCache
 
@@ -189,6 +190,9 @@ def counts_match_the_jobs(state: State) -> list[str]:
         if not job.is_finished:
             key = (job.request.account, job.user, job.request.qos)
             submitted[key] += max(1, count_tasks(job.pending_tasks))
+    use = UserUse()
+    for job in state.jobs.values():
+        use.add(job)
     in_state = Counter(job.state for job in state.jobs.values())
     prefetched = [
         (job.prefetched_after, job.id) for job in state.jobs.values() if job.prefetched_after is not None
@@ -197,6 +201,7 @@ def counts_match_the_jobs(state: State) -> list[str]:
         "the state",
         {
             "count the submitted jobs": state.submitted == dict(submitted),
+            "count the jobs of each user": state.user_use.jobs == use.jobs,
             "count the jobs in each state": {each: n for each, n in state.index.in_state.items() if n}
             == in_state,
             "index the prefetched jobs": len(prefetched) == len(state.index.successor)

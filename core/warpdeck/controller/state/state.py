@@ -104,6 +104,7 @@ class State(StateTables):
         self.jobs[job.id] = job
         self.index.in_state[job.state] = self.index.in_state.get(job.state, 0) + 1
         _count(self.submitted, job, times=1)
+        self.user_use.add(job)
         if job.request.array is not None or job.component is not None:
             self.index.members.setdefault(job.array_job_id, {})[job.id] = None
         _keep(self.index.pending, job.id, belongs=job.state is JobState.PENDING)
@@ -185,6 +186,7 @@ class State(StateTables):
         if job.prefetched_after is not None and self.index.successor.get(job.prefetched_after) == job_id:
             del self.index.successor[job.prefetched_after]
         _count(self.submitted, job, times=-1)
+        self.user_use.remove(job)
         for name in _held_nodes(job):
             self.view_cache.invalidate_holders(name)
             there = self.index.on_node[name]

@@ -34,6 +34,7 @@ from warpdeck.ports.ports import UnreadableRow, UsageRecord, Waits
 from warpdeck_agent.wire.epochs import ControllerStart
 
 from .suspect_nodes import SuspectNodes
+from .user_use import UserUse
 
 MAX_INTERNED = 10_000
 """Maximum number of different requests that are kept. A site has a few hundred."""
@@ -149,6 +150,7 @@ class StateTables:
         """Usage of ended jobs, by account, user and QoS."""
         self.submitted: dict[tuple[str, str, str], int] = {}
         """Number of unfinished jobs and array tasks, by account, user and QoS."""
+        self.user_use = UserUse()
         self.request_interner = RequestInterner()
         self.reserved: dict[str, Reservation] = {}
         """Reservations created at run time. reservations.py returns these together with the configured ones.

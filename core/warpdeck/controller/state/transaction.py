@@ -24,8 +24,9 @@ from warpdeck.model import (
     may_become,
 )
 from warpdeck.model.created_by_nonce import CreatedObject, RequestId, upsert_created
+from warpdeck.model.request import StoredParts
 from warpdeck.model.step import Step
-from warpdeck.ports.ports import Changes, JournalEntry, UsageRecord
+from warpdeck.ports.ports import Changes, JournalEntry, PartsBlob, UsageRecord
 from warpdeck_agent.wire.epochs import ControllerStart
 
 from .accounting import charge
@@ -41,6 +42,7 @@ class JobRows:
 
     def __init__(self) -> None:
         self.requests: dict[JobId, Request] = {}
+        self.parts: list[PartsBlob] = []
         self.jobs: dict[JobId, None] = {}
         self.gone_jobs: dict[JobId, None] = {}
         self.states_before: dict[JobId, JobState | None] = {}
@@ -94,6 +96,11 @@ class Transaction:
         before = self._job_rows.requests.get(array_job_id)
         self._job_rows.requests[array_job_id] = request
         self._undo_log.append(lambda: _put_back(self._job_rows.requests, array_job_id, before))
+
+    def add_parts(self, uid: int, key: StoredParts, content: bytes) -> None:
+        """Add the large parts of a request of this user."""
+        self._job_rows.parts.append(PartsBlob(uid=uid, sha256=key.sha256, content=content))
+        self._undo_log.append(self._job_rows.parts.pop)
 
     def put_job(self, job: Job) -> Job:
         """Add or replace a job.
@@ -282,6 +289,7 @@ class Transaction:
         conditions = state.node_status.conditions
         return Changes(
             requests=tuple(jobs.requests.items()),
+            parts=tuple(jobs.parts),
             jobs=tuple(state.jobs[job_id] for job_id in jobs.jobs if job_id in state.jobs),
             gone_jobs=tuple(jobs.gone_jobs),
             nodes=tuple(state.nodes[name] for name in site.nodes if name in state.nodes),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from warpdeck.controller.launch.code_trees import TreeFiles
+from warpdeck.controller.launch.tree_collection import TreeCollector
 from warpdeck.controller.loop.controller import Controller
 from warpdeck.engines.shared.history import StateHistory
 from warpdeck.engines.shared.job_lookup import JobLookup
@@ -53,8 +54,15 @@ def native_engine(
         names_jobs=lambda: "jobs" not in rules.config.access.private_data,
     )
     streams = NodeStreams(state=state, fleet=controller.fleet, waits=waits)
+    collector = TreeCollector(state=state, trees=trees, clock=clock)
     submissions = NativeSubmissions(
-        state=state, rules=rules, apply=apply, lookup=lookup, trees=trees, forecaster=forecaster
+        state=state,
+        rules=rules,
+        apply=apply,
+        lookup=lookup,
+        trees=trees,
+        collector=collector,
+        forecaster=forecaster,
     )
     site = NativeSite(
         state=state,
@@ -65,6 +73,7 @@ def native_engine(
         config_path=config_path,
         keeper=keeper,
         claim=controller.claim,
+        collector=collector,
     )
     return Engine(
         site=site,

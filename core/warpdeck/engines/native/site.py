@@ -12,6 +12,7 @@ import msgspec
 from warpdeck._version import __version__
 from warpdeck.base.controller_starts import fenced_sentence
 from warpdeck.config import Decoded, SiteRights, check_amendments, rewrite, text_for
+from warpdeck.controller.launch.tree_collection import TreeCollector
 from warpdeck.controller.loop.scheduler_statistics import SchedulerStatistics
 from warpdeck.controller.loop.site_claim import SiteClaim
 from warpdeck.controller.loop.site_rules import SiteRules
@@ -24,7 +25,7 @@ from warpdeck.ports.caller import Caller, Principal, require_operator
 from warpdeck.ports.engine import CHANGES, Action, SiteSummary
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol import results
-from warpdeck.protocol.site_rows import EngineRow
+from warpdeck.protocol.site_rows import EngineRow, QuotaRow
 
 from .standby import StandbyKeeper, standby_problem
 
@@ -49,6 +50,7 @@ class NativeSite:
     put_in_force: Reload
     config_path: str
     claim: SiteClaim
+    collector: TreeCollector
     keeper: StandbyKeeper | None = None
     amending: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while config.toml is changed and put into force."""
@@ -75,6 +77,9 @@ class NativeSite:
         """Return why this controller may not change the site, and the next step; "" if it may."""
         starts = self.state.starts
         return "" if starts.fenced_by is None else fenced_sentence(starts.own, starts.fenced_by)
+
+    def quota(self, who: Principal) -> QuotaRow | None:
+        return self.collector.row(who)
 
     def summary(self) -> SiteSummary:
         state = self.state

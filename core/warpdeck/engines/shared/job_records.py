@@ -15,6 +15,7 @@ from typing import Any
 
 from warpdeck.base.chunking import TESTS_A_TURN, in_slices
 from warpdeck.base.errors import UserError
+from warpdeck.controller.launch.whole_request import with_stored_parts
 from warpdeck.controller.presenters.job_columns import JOB_FIELDS, row_maker
 from warpdeck.controller.presenters.step_records import step_records
 from warpdeck.controller.state.state import State
@@ -31,6 +32,8 @@ from .visibility import Visibility
 
 PAGE_JOBS = 500
 """Number of jobs in one page. Each may have some dozens of steps, and the size of a frame is limited."""
+PAGE_SCRIPT_CHARACTERS = 1024 * 1024
+"""Maximum length of all scripts in one page. A character may take four bytes or more in a frame."""
 MAX_IDS = 10_000
 """Maximum number of jobs that one request may name, because each id is looked up separately."""
 NOT_ELIGIBLE = frozenset({"Dependency", "BeginTime", "JobArrayTaskLimit", "DependencyNeverSatisfied"})
@@ -118,9 +121,10 @@ class RecordSearch:
             if message.steps:
                 await self._add_steps(jobs, rows)
             if message.scripts:
-                for job, row in zip(jobs, rows, strict=True):
-                    row["script"] = job.request.script if may_read(who, job) else ""
-            yield RecordPage(rows, is_last=is_last)
+                async for page in self._with_scripts(jobs, rows, who):
+                    yield page._replace(is_last=page.is_last and is_last)
+            else:
+                yield RecordPage(rows, is_last=is_last)
 
     async def jobs(self, message: ask.Records) -> AsyncIterator[tuple[list[Job], bool]]:
         """Yield the selected jobs in non-empty pages, each with whether it is certainly the last one.
@@ -171,6 +175,22 @@ class RecordSearch:
                 users=_whose(message), since_unix=window.since, until_unix=window.until
             )
         return [number for number in found if number not in self.state.jobs]
+
+    async def _with_scripts(
+        self, jobs: list[Job], rows: list[dict[str, Any]], who: Principal
+    ) -> AsyncIterator[RecordPage]:
+        """Yield the rows with their scripts, in pages that fit into a frame."""
+        page: list[dict[str, Any]] = []
+        size = 0
+        for job, row in zip(jobs, rows, strict=True):
+            readable = may_read(who, job)
+            script = (await with_stored_parts(job, self.store)).request.script if readable else ""
+            if page and size + len(script) > PAGE_SCRIPT_CHARACTERS:
+                yield RecordPage(page, is_last=False)
+                page, size = [], 0
+            page.append(row | {"script": script})
+            size += len(script)
+        yield RecordPage(page, is_last=True)
 
     async def _add_steps(self, jobs: list[Job], rows: list[dict[str, Any]]) -> None:
         steps: dict[JobId, list[Step]] = {}

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import msgspec
 
 from warpdeck.base.chunking import TESTS_A_TURN, LazyRows, Rows, in_slices
+from warpdeck.controller.launch.whole_request import with_stored_parts, with_whole_request
 from warpdeck.controller.loop.end_waiters import EndWaiters
 from warpdeck.controller.presenters.job_columns import job_detail, row_maker
 from warpdeck.controller.presenters.step_rows import live_steps, step_rows
@@ -22,7 +23,7 @@ from warpdeck.protocol.job_rows import JobDetail, JobRow, JobVariables, LiveStep
 from warpdeck.protocol.site_rows import ForecastRow
 
 from .job_lookup import JobLookup
-from .resubmit import variables_of
+from .resubmit import check_owner, variables_of
 from .selection import Selection
 from .subscriptions import Changes, RowsOfEnds
 from .visibility import Visibility
@@ -67,8 +68,16 @@ class StateJobs:
         journal = await self.store.journal(job.id)
         if job.id != job.array_job_id:
             journal = [*await self._array_journal(job.array_job_id), *journal][-MAX_EVENTS:]
-        detail = job_detail(self.state, job, journal)
-        return msgspec.structs.replace(detail, steps=step_rows(job, await self.store.steps(job.id)))
+        steps = step_rows(job, await self.store.steps(job.id))
+        # The rows come from the job as it is in memory, because they may depend on its identity.
+        request = (await with_stored_parts(job, self.store)).request
+        return msgspec.structs.replace(
+            job_detail(self.state, job, journal),
+            script=request.script,
+            argv=list(request.argv),
+            submit_line=request.submit_line,
+            steps=steps,
+        )
 
     async def _array_journal(self, array_job_id: JobId) -> list[JournalEntry]:
         """Return the lines of all tasks of an array.
@@ -82,7 +91,9 @@ class StateJobs:
         return [*lines[:1], *(line for line in lines[1:] if line.at_unix < last.start_at_unix)]
 
     async def environment(self, caller: Caller, message: ask.JobEnvironment) -> JobVariables:
-        return variables_of(await self.lookup.seen(caller.who, message.job), who=caller.who)
+        job = await self.lookup.seen(caller.who, message.job)
+        check_owner(job, who=caller.who)
+        return variables_of(await with_whole_request(job, self.store))
 
     async def forecast(self, caller: Caller, message: ask.Forecast) -> ForecastRow:
         job = await self.lookup.seen(caller.who, message.job)

@@ -15,14 +15,18 @@ from warpdeck.ports.caller import NOT_YOURS, Principal, owner_text, owns
 from warpdeck.protocol.job_rows import JobVariables
 
 
-def variables_of(job: Job, *, who: Principal) -> JobVariables:
-    """Return the job's environment for its owner. Raises UserError for other users."""
+def check_owner(job: Job, *, who: Principal) -> None:
+    """Raise UserError if the caller may not see the job's environment."""
     if not owns(who, job):
         raise UserError(
             f"job {job.label()} belongs to {owner_text(who, job)}; only the owner can see its environment",
             "environment variables may contain secrets",
             code=NOT_YOURS,
         )
+
+
+def variables_of(job: Job) -> JobVariables:
+    """Return the environment of a job with its whole request."""
     return JobVariables(variables=dict(job.request.env))
 
 

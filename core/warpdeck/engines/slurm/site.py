@@ -13,7 +13,7 @@ from warpdeck.ports.caller import Caller, Principal, require_admin
 from warpdeck.ports.engine import UNSUPPORTED, Action, SiteSummary
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol import results
-from warpdeck.protocol.site_rows import EngineRow
+from warpdeck.protocol.site_rows import EngineRow, QuotaRow
 
 from .capabilities import IMPOSSIBLE, capabilities
 from .cluster.cluster import Cluster
@@ -67,6 +67,9 @@ class SlurmSite:
             site_gateway=self.site_gateway.row(),
             rest=self.rest.row(),
         )
+
+    def quota(self, who: Principal) -> QuotaRow | None:
+        return None
 
     def summary(self) -> SiteSummary:
         state = self.cluster.state

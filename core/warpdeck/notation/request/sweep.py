@@ -26,6 +26,8 @@ MAX_TASKS = 100_000
 MAX_TEXT_CHARACTERS = 16 * 1024
 """Maximum length of all values together. A list of files belongs into a file."""
 MAX_PARAMETERS = 16
+MAX_HEAD_CHARACTERS = 1024
+"""Maximum length of the `#!` line in a heading. Linux reads 255 characters of it."""
 MAX_CACHED_GRIDS = 64
 """Number of sweeps that may be in the queue at once. The row of each task needs its script's grid."""
 SHELLS = ("sh", "bash", "dash", "ksh", "zsh", "ash")
@@ -113,6 +115,13 @@ def _varying(script: str) -> str:
     grid = _grid_of(script)
     words = shlex.split(sweep_of(script)) if grid else []
     return " ".join(shlex.quote(word) for word, each in zip(words, grid, strict=True) if len(each.values) > 1)
+
+
+def heading(script: str) -> str:
+    """Return a short script that has the same `#!` line and the same sweep as `script`."""
+    lines = script.split("\n")
+    begin, end = _sweep_lines(lines, script) if MARK in script else (0, 0)
+    return "\n".join([lines[0][:MAX_HEAD_CHARACTERS], *lines[begin:end], ""])
 
 
 def pairs(values: Mapping[str, str]) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import tarfile
 from pathlib import Path
 
 import pytest
 from tests.support.agent import AgentProcess
 
+from warpdeck_agent.code.trees import KEPT_S, TreeStore
 from warpdeck_agent.wire import messages as wire
 
 Entry = tuple[str, bytes, dict[str, object]]
@@ -165,3 +167,36 @@ def test_a_link_that_a_job_put_into_its_work_folder_is_not_followed(agent: Agent
 def test_a_workspace_has_a_plain_name(shared: AgentProcess, workspace: str) -> None:
     shared.launch(shared.new_id(), "true", workspace=workspace, cwd_visible=False)
     assert "invalid characters" in shared.link.expect(wire.LaunchFailed).message
+
+
+def test_trees_that_no_launch_has_used_for_a_day_are_removed(tmp_path: Path) -> None:
+    (tmp_path / "trees").mkdir()
+    store = TreeStore(str(tmp_path))
+    now = 10 * KEPT_S
+    for name, age_s in (("old", 2), ("used", 2), ("waiting", 2), ("new", 0.5)):
+        path = store.path(name)
+        Path(path).write_bytes(b"")
+        os.utime(path, (now - age_s * KEPT_S,) * 2)
+    killed = tmp_path / "trees" / "tmpabc.part"  # The agent was killed during an upload.
+    killed.write_bytes(b"")
+    os.utime(killed, (now - 2 * KEPT_S,) * 2)
+    assert store.has("used"), "a use makes it young"
+    store.clean({"waiting"}, now_unix=now)
+    assert {entry.name for entry in (tmp_path / "trees").iterdir()} == {
+        "used.tar.gz",
+        "waiting.tar.gz",
+        "new.tar.gz",
+    }
+    assert not store.has("old")
+
+
+def test_a_removed_tree_is_requested_again(agent: AgentProcess) -> None:
+    packed = pack(file("code", b"first"))
+    digest = launch(agent, packed)
+    send(agent, packed, digest)
+    assert agent.link.report(1, "exited").exit_code == 0
+    (agent.folder / "trees" / f"{digest}.tar.gz").unlink()
+    launch(agent, packed, job_id=2, workspace="w2")
+    send(agent, packed, digest, stream=11)
+    assert agent.link.report(2, "exited").exit_code == 0
+    assert left(agent) == [digest + ".tar.gz"]

@@ -11,6 +11,8 @@ from warpdeck.base.errors import UserError
 from warpdeck.controller.events.events import Submitted
 from warpdeck.controller.launch.code_trees import TreeFiles
 from warpdeck.controller.launch.resubmission import nested_submission
+from warpdeck.controller.launch.tree_collection import TreeCollector
+from warpdeck.controller.launch.whole_request import with_whole_request
 from warpdeck.controller.loop.site_rules import SiteRules
 from warpdeck.controller.planning.forecast import Forecaster
 from warpdeck.controller.state.state import State
@@ -36,6 +38,7 @@ class NativeSubmissions:
     apply: Apply
     lookup: JobLookup
     trees: TreeFiles
+    collector: TreeCollector
     forecaster: Forecaster
 
     async def submit(self, caller: Caller, message: ask.Submit) -> results.SubmittedJob:
@@ -45,7 +48,11 @@ class NativeSubmissions:
         task = message.job.partition("_")[2]
         number = int(task) if task.isdecimal() else None
         family = await self.lookup.components_of(await self.lookup.seen(caller.who, message.job))
-        requests = [asked_again(each, who=caller.who, task=number) for each in family]
+        # The parts are read and stored again, because the old ones may be removed at any time.
+        requests = [
+            asked_again(await with_whole_request(each, self.lookup.store), who=caller.who, task=number)
+            for each in family
+        ]
         return await self._submit(caller.who, requests, mark_of(message))
 
     async def dry_run(self, caller: Caller, message: ask.DryRun) -> ForecastRow:
@@ -60,6 +67,8 @@ class NativeSubmissions:
         return results.StoredTree(have=True, sha256=found.sha256, size_bytes=found.size_bytes)
 
     async def receive_tree(self, caller: Caller, message: ask.PutTree) -> TreeUpload:
+        if not caller.who.admin:
+            self.collector.make_room(caller.who.uid, message.size_bytes)
         return self.trees.receive(
             caller.who.uid, message.tree, sha256=message.sha256, size_bytes=message.size_bytes
         )

@@ -9,6 +9,7 @@ from functools import partial
 from warpdeck.base.errors import RemoteError, UserError
 from warpdeck.controller.launch.environment import job_environment
 from warpdeck.controller.launch.node_aliases import address_variables
+from warpdeck.controller.launch.whole_request import with_whole_request
 from warpdeck.controller.presenters.job_columns import job_detail
 from warpdeck.controller.state.state import State
 from warpdeck.engines.shared.job_lookup import JobLookup
@@ -72,7 +73,8 @@ class NativeOutput:
         job = await self.lookup.visible(caller.who, message.job)
         require_target(message)
         job, share = await self._running(job, message.node, progress)
-        asked = tunnel_message(job, message, self._environment(job, share) if message.argv else {})
+        env = await self._environment(job, share) if message.argv else {}
+        asked = tunnel_message(job, message, env)
         return partial(self.streams.open, job, share.node, asked)
 
     async def forward(self, caller: Caller, message: ask.Forward, progress: Progress) -> ForwardedJob:
@@ -99,7 +101,8 @@ class NativeOutput:
         await self.waits.link(share.node)
         return job, share
 
-    def _environment(self, job: Job, share: ShareStatus) -> dict[str, str]:
+    async def _environment(self, job: Job, share: ShareStatus) -> dict[str, str]:
+        job = await with_whole_request(job, self.lookup.store)
         assert job.allocation is not None
         names = job.allocation.node_names()
         made = job_environment(job, names.index(share.node), submit_host=self.submit_host)

@@ -297,6 +297,7 @@ ELSEWHERE = {
     "step_variables": "the environment in which sbatch runs; srun reads them in the job",
     "limits": "the resource limits with which sbatch runs",
     "submit_dir": "the folder in which sbatch runs",
+    "parts": "only our own controller stores parts of requests apart",
     "submit_line": "only recorded",
     "submit_host": "only recorded",
     "snapshot": "in the job's folder",
