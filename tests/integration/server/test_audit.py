@@ -99,10 +99,12 @@ async def test_refused_connections_and_malformed_messages_are_recorded(short_tmp
         lost = asyncio.Event()
         await site.server.serve_call(*theirs, JobId(job.id), 7, NodeName(agent.name), lost)
         ours[1].close()
-        found = [
-            (each.uid, each.request, each.code) for each in entries(site, outcomes=(AuditOutcome.REFUSED,))
-        ]
-    assert found == [(BOB, "?", "malformed"), (-1, "connect", "no_job")]
+        refused = entries(site, outcomes=(AuditOutcome.REFUSED,))
+    assert [(each.uid, each.request, each.code) for each in refused] == [
+        (BOB, "?", "malformed"),
+        (-1, "connect", "no_job"),
+    ]
+    assert refused[1].origin == f"job {job.id} on {agent.name}"
 
 
 async def _pair() -> tuple[
