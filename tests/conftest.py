@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import shutil
@@ -73,6 +74,16 @@ def _needs_system(item: pytest.Item) -> bool:
     """Return whether the test needs root, Debian programs or a real Slurm, or is slow."""
     markers = {"slow", *NEEDS} - {"two_cpus"}
     return any(item.get_closest_marker(marker) is not None for marker in markers)
+
+
+def pytest_sessionstart() -> None:
+    gc.disable()  # Collection creates many objects and hardly any garbage.
+
+
+def pytest_collection_finish() -> None:
+    """Exempt the collected tests from garbage collection, because each full collection would visit all of them."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from warpdeck.backup import create, restore, verify
 from warpdeck.model.states import COMPACT
 from warpdeck.protocol import job_rows, node_rows, results, site_rows
 
@@ -45,6 +46,9 @@ JSON_OF = (
     ("warpdeck reservations", "an object; its list holds", site_rows.ReservationRow),
     ("warpdeck qos", "an object; its list holds", site_rows.QosRow),
     ("warpdeck forward --list", "a list", job_rows.ForwardRow),
+    ("warpdeck backup FILE", "one object", create.Backup),
+    ("warpdeck restore FILE", "one object", restore.Restored),
+    ("warpdeck verify", "one object", verify.Report),
     ("warpdeck audit", "one object", results.AuditList),
 )
 """Command, form of the document, and its struct."""
@@ -63,6 +67,7 @@ def _json_type(hint: Any) -> str:
         str: "string",
         type(None): "null",
         object: "any value",
+        Any: "any value",
     }
     if hint in plain:
         return plain[hint]

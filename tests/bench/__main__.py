@@ -22,6 +22,7 @@ from . import (
     remote,
     screen,
     trees,
+    verdict,
 )
 from .rig import open_rig
 from .table import Table
@@ -29,6 +30,7 @@ from .table import Table
 PARTS = (
     "commands",
     "screen",
+    "verdict",
     "idle",
     "jobs",
     "calls",
@@ -53,6 +55,8 @@ def main(words: list[str]) -> int:
     table = Table(slurm=peers.slurm(), hyperqueue=peers.hyperqueue())
     table.head()
     with_rig(table, wanted)
+    if "verdict" in wanted:
+        verdict.measure(table)
     if "remote" in wanted:
         remote.measure(table)
     if "trees" in wanted:

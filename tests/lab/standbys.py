@@ -66,8 +66,8 @@ class Standby:
         return row
 
     def receivers(self) -> list[int]:
-        """Return the host's pids of the receivers."""
-        return self._lab.pids(self.host, "warpdeck.standby.receiver")
+        """Return the host's pids of the receivers of this home."""
+        return self._lab.pids(self.host, f"warpdeck.standby.receiver --home {self.path}")
 
     def close(self) -> None:
         """End all processes of the home on the host."""

@@ -41,6 +41,8 @@ _EXCLUDED = frozenset({"begin", "chdir", "distribution"})
 """Excluded options: an invalid time is not shown, a missing folder is found later, and SLURM_DIST_PLANESIZE
 is a value.
 """
+_LATER_VARIABLES = frozenset({"SRUN_ERROR", "SRUN_INPUT", "SRUN_OUTPUT"})
+"""Variables of later versions of Slurm, which 22.05 does not read."""
 
 
 class Launcher:
@@ -90,7 +92,11 @@ def _lines(draw: st.DrawFn) -> tuple[str, list[str], dict[str, str]]:
     names = draw(st.lists(st.sampled_from(sorted(known.keys() - _EXCLUDED)), max_size=4))
     words = [_word(name, draw(st.sampled_from(known[name]))) for name in names]
     words += draw(st.lists(st.sampled_from(FLAGS), max_size=1))
-    pairs = [(variable, name) for variable, name in VARIABLES[command] if name in known.keys() - _EXCLUDED]
+    pairs = [
+        (variable, name)
+        for variable, name in VARIABLES[command]
+        if name in known.keys() - _EXCLUDED and variable not in _LATER_VARIABLES
+    ]
     chosen = draw(st.lists(st.sampled_from(pairs), max_size=2))
     return command, words, {variable: draw(st.sampled_from(known[name])) for variable, name in chosen}
 

@@ -219,9 +219,12 @@ class Session:
 
 
 def write_files(page: Page, folder: Path) -> None:
-    """Write the files that the page shows. If a name occurs several times, the first file is used."""
+    """Write the files that the page shows, also those with an absolute name, into a folder.
+
+    If a name occurs several times, the first file is used.
+    """
     for name, text in reversed(page.files):
-        path = folder / name
+        path = folder / name.lstrip("/")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
         if text.startswith("#!"):

@@ -19,6 +19,7 @@ PRIVILEGED = (
     *(
         f"core/warpdeck/{each}"
         for each in (
+            "backup",
             "base",
             "client",
             "protocol",

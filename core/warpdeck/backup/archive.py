@@ -16,8 +16,8 @@ from typing import IO
 import msgspec
 
 from warpdeck.base.errors import UserError
+from warpdeck.store.database_copy import Show
 
-from .database_copy import Show
 from .manifest import FORMAT, MANIFEST, PART, Manifest, Part
 
 CHUNK_BYTES = 1024 * 1024

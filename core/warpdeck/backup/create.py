@@ -12,9 +12,10 @@ import msgspec
 from warpdeck._version import __version__
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import Paths
+from warpdeck.store.database_copy import Show, copy_database
 
 from .archive import written_archive
-from .database_copy import Show, copy_database, counters_of
+from .counters import counters_of
 from .manifest import (
     CONFIG,
     DATABASE,

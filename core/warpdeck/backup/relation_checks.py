@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 
-from .database_copy import read_counters
+from .counters import read_counters
 from .problem import IGNORED, NEXT_FREE, NOTHING, RECOVER, Problem
 
 MAX_FAULTS = 100

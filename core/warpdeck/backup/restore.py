@@ -14,9 +14,10 @@ import msgspec
 from warpdeck.base.controller_daemon import running_pid, take_lock
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import Paths
+from warpdeck.store.database_copy import Show
 
+from .counters import compact, counters_of, forget_standby, raise_counters
 from .create import reason_of
-from .database_copy import Show, counters_of, raise_counters
 from .manifest import CONFIG, DATABASE, Counters
 from .owner import check_owner
 from .pending import NEW, SIDE_FILES, decide, finish_moves, write_plan
@@ -100,6 +101,9 @@ def _replace(paths: Paths, folder: str, source: Source, *, problems: int) -> Res
     """Prepare the new files, decide, and move them. Raises OSError or sqlite3.Error, and then nothing has changed."""
     database = os.path.join(folder, DATABASE)
     before, backup = None, counters_of(database)
+    forget_standby(database)
+    with contextlib.suppress(sqlite3.DatabaseError):  # damaged pages, or no space: the copy stays as it is
+        compact(database)
     with contextlib.suppress(sqlite3.Error, UserError):
         before = counters_of(paths.database)
         raise_counters(database, paths.database)

@@ -7,9 +7,9 @@ import shutil
 from typing import NamedTuple
 
 from warpdeck.base.errors import UserError
+from warpdeck.store.database_copy import Show, copy_database
 
 from .archive import extract
-from .database_copy import Show, copy_database
 from .manifest import CONFIG, DATABASE, GENERATION, HOST_KEYS, Manifest
 
 SQLITE_MAGIC = b"SQLite format 3\0"

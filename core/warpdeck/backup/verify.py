@@ -27,12 +27,14 @@ from warpdeck.controller.state.invariants import (
 from warpdeck.controller.state.state import State
 from warpdeck.model import Job, Node
 from warpdeck.ports.ports import Loaded
+from warpdeck.store.database_copy import Show, check_exists, copy_database
 from warpdeck.store.migration import migrate, needs_migration, newer_schema
+from warpdeck.store.purge import ARCHIVE_KEY
 from warpdeck.store.salvage import Salvage
 
 from .accounting_checks import RunTimes
+from .counters import read_counters
 from .create import reason_of
-from .database_copy import Show, check_exists, copy_database, read_counters
 from .manifest import CONFIG, DATABASE, Counters
 from .owner import check_owner
 from .pending import finish_restore
@@ -111,7 +113,7 @@ def _all_problems(db: sqlite3.Connection, config: str, schema: int, show: Show) 
     if config_problem is not None:
         yield config_problem
     run_times = RunTimes(db, state.site)
-    run_times.is_complete = schema >= FIRST_WITH_RUNS and not _count(db, "set_aside")
+    run_times.is_complete = schema >= FIRST_WITH_RUNS and _has_all_jobs(db)
     collected: list[Job] = []
 
     def on_submission(members: Sequence[Job]) -> None:
@@ -137,8 +139,16 @@ def _all_problems(db: sqlite3.Connection, config: str, schema: int, show: Show) 
             yield Problem(table="", key="", problem=f"the {name} cannot be read: {error}", salvage=RECOVER)
 
 
-def _count(db: sqlite3.Connection, table: str) -> int:
-    return int(db.execute(f"SELECT COUNT(*) FROM {table}").fetchone()[0])
+def _has_all_jobs(db: sqlite3.Connection) -> bool:
+    """Return whether no job was set aside or purged, and the database is no archive of purged jobs."""
+    for query in (
+        "SELECT 1 FROM set_aside",
+        "SELECT 1 FROM purged",
+        f"SELECT 1 FROM meta WHERE key = '{ARCHIVE_KEY}'",
+    ):
+        if db.execute(query).fetchone() is not None:
+            return False
+    return True
 
 
 def _site(config: str) -> tuple[Site, Problem | None]:

@@ -10,6 +10,7 @@ from .load import load, read
 from .problems import ConfigError, Problem
 from .rewrite import rewrite
 from .site import HealthRules, NodeSettings, Site, UsageTotals, build_site, with_usage
+from .site_rights import SiteRights, check_amendments, rights_by_user, text_for
 from .tables import Config
 
 __all__ = [
@@ -20,14 +21,18 @@ __all__ = [
     "NodeSettings",
     "Problem",
     "Site",
+    "SiteRights",
     "UsageTotals",
     "build_site",
     "changes",
+    "check_amendments",
     "decode",
     "entries",
     "load",
     "read",
     "rewrite",
+    "rights_by_user",
+    "text_for",
     "with_usage",
     "write",
 ]

@@ -90,6 +90,10 @@ def _paths(config: Config) -> Problems:
     written["containment", "tmp_dir"] = config.containment.tmp_dir
     if config.mail.webhook and not config.mail.webhook.startswith(("http://", "https://")):
         yield Problem(path=("mail", "webhook"), text="is not an HTTP URL: write https://HOST/PATH")
+    if config.retention.archive and not config.retention.archive.startswith("/"):
+        yield Problem(
+            path=("retention", "archive"), text="is not an absolute path: write the path of a folder"
+        )
     for path, value in written.items():
         if value and not value.startswith("/"):
             yield Problem(path=path, text="is not an absolute path: write its path on the nodes")

@@ -26,6 +26,8 @@ Seconds = Annotated[float, msgspec.Meta(ge=0, le=MAX_SECONDS)]
 CheckSeconds = Annotated[float, msgspec.Meta(ge=1, le=MAX_SECONDS)]
 WholeSeconds = Annotated[int, msgspec.Meta(ge=0, le=MAX_SECONDS)]
 Names = tuple[str, ...]
+Private = Literal["accounts", "events", "jobs", "nodes", "partitions", "reservations", "usage", "users"]
+"""A subject of Slurm's PrivateData."""
 PreemptMode = Literal["", "off", "requeue", "suspend", "cancel"]
 """Action on a preempted job; "" leaves the choice to the more general setting."""
 
@@ -310,7 +312,31 @@ class Account(LimitTable, frozen=True, kw_only=True):
     If the key is absent, the QoS of the parent account apply. If no account has a list, any QoS is allowed.
     """
     default_qos: str = ""
+    coordinators: Names = ()
+    """Users who change the users and limits below this account, and control its jobs, as well as those of all accounts
+    below it.
+    """
     users: dict[str, User] = {}
+
+
+class SiteUser(Table, frozen=True, kw_only=True):
+    """[users.NAME]: a user's rights on the site."""
+
+    admin_level: Literal["none", "operator", "administrator"] = "none"
+    """Rights on the whole site, as Slurm's AdminLevel: none, operator or administrator.
+
+    An operator changes accounts, reservations and jobs of all users. An administrator also changes nodes, partitions,
+    QoS and admin levels. Neither can read the output of other users' jobs, or use their processes.
+    """
+
+
+class Access(Table, frozen=True, kw_only=True):
+    """[access]: the visibility of other users' data."""
+
+    private_data: tuple[Private, ...] = ()
+    """Subjects that only operators and the users concerned see (PrivateData): accounts, events, jobs, nodes, partitions,
+    reservations, usage, and users.
+    """
 
 
 class Reservation(Table, frozen=True, kw_only=True):
@@ -408,13 +434,31 @@ class Mail(Table, frozen=True, kw_only=True):
     """An HTTP address to which each mail is sent as a JSON object."""
 
 
+class Retention(Table, frozen=True, kw_only=True):
+    """[retention]: ended jobs that are deleted from the database.
+
+    Their costs stay in the sums of the history, and charged usage does not change. Without a limit, all jobs are
+    kept forever.
+    """
+
+    days: Count = 0
+    """Days after its end at which a job is deleted (PurgeJobAfter); 0 sets no such limit."""
+    jobs: Count = 0
+    """Number of ended jobs that are kept; the oldest ones are deleted first. 0 sets no such limit."""
+    archive: str = ""
+    """Absolute path of a folder to which jobs are written before they are deleted (ArchiveJobs, ArchiveDir).
+
+    Each month of ends gets a database file there. "" deletes jobs without an archive.
+    """
+
+
 class Config(Table, frozen=True, kw_only=True):
     """The complete config.toml."""
 
     grace_s: Seconds = 30.0
     """Seconds between TERM and KILL when a job is ended (KillWait)."""
     keep_finished_s: Seconds = 3600.0
-    """Seconds for which finished jobs stay in the queue view. The history keeps them forever."""
+    """Seconds for which finished jobs stay in the queue view. The history keeps them as [retention] says."""
     metrics_port: Count = 0
     """Port of http://metrics_address:metrics_port/metrics for Prometheus; 0 disables it."""
     metrics_address: str = "127.0.0.1"
@@ -430,9 +474,12 @@ class Config(Table, frozen=True, kw_only=True):
     quotas: Quotas = Quotas()
     steps: Steps = Steps()
     mail: Mail = Mail()
+    retention: Retention = Retention()
     licenses: dict[str, Count] = {}
     nodes: dict[str, NodeTable] = {}
     partitions: dict[str, Partition] = {}
     qos: dict[str, Qos] = {}
     accounts: dict[str, Account] = {}
+    users: dict[str, SiteUser] = {}
+    access: Access = Access()
     reservations: dict[str, Reservation] = {}

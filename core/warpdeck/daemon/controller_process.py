@@ -11,7 +11,9 @@ import secrets
 import socket
 import sys
 import time
+from collections.abc import Coroutine
 from functools import partial
+from typing import Any
 
 from warpdeck.backup.pending import finish_moves
 from warpdeck.base.controller_starts import SiteIdentity, StartMaker, fenced_sentence
@@ -30,6 +32,7 @@ from warpdeck.daemon.collector import Collector
 from warpdeck.daemon.home_process import argument_parser, handle_signals, leave_starter, run_process
 from warpdeck.daemon.mailer import Mailer
 from warpdeck.daemon.prometheus_exporter import Exporter
+from warpdeck.daemon.retention import Retention
 from warpdeck.engines.native.engine import native_engine
 from warpdeck.fleet.fleet import AgentFleet
 from warpdeck.fleet.outputs import Outputs
@@ -93,23 +96,32 @@ async def serve(paths: Paths, *, local_node: bool) -> None:
             exporter = Exporter(controller.state, statistics=controller.statistics, hub=controller.hub)
             controller.rules.on_reload = exporter.apply_config
             await exporter.apply_config(controller.config)
-            mailer = Mailer(
-                controller.state, hub=controller.hub, rules=controller.rules, clock=controller.clock
-            )
-            collector_of_trees = TreeCollector(state=controller.state, trees=trees, clock=controller.clock)
-            others = [group.create_task(mailer.run()), group.create_task(collector_of_trees.run()), reloads]
+            services = [group.create_task(work) for work in _services(controller, store, trees)]
             leave_starter(paths)
             log.info("serving on %s", paths.socket)
             await stop.wait()
             await server.close()
             await standby.close()
-            for each in others:
-                each.cancel()
+            reloads.cancel()
+            for service in services:
+                service.cancel()
             await exporter.close()
             loop_task.cancel()
     finally:
         await store.close()
         collector.close()
+
+
+def _services(
+    controller: Controller, store: SqliteStore, trees: TreeFiles
+) -> list[Coroutine[Any, Any, None]]:
+    """Return the tasks besides the controller's own: mail, and the removal of ended jobs and of unused code."""
+    state, rules, clock = controller.state, controller.rules, controller.clock
+    return [
+        Mailer(state, hub=controller.hub, rules=rules, clock=clock).run(),
+        Retention(state, purger=store.purger, rules=rules, clock=clock).run(),
+        TreeCollector(state=state, trees=trees, clock=clock).run(),
+    ]
 
 
 async def begin_start(store: SqliteStore) -> StartMaker:

@@ -40,6 +40,8 @@ class Exporter:
         self._server: asyncio.Server | None = None
         self._address: tuple[str, int] = ("", 0)
         self._scrapes = 0
+        self._hides_jobs = False
+        """Whether jobs are private, so that metrics do not name them."""
 
     @property
     def port(self) -> int:
@@ -51,6 +53,7 @@ class Exporter:
 
         A port that cannot be opened is only logged, because jobs matter more.
         """
+        self._hides_jobs = "jobs" in config.access.private_data
         address = (config.metrics_address, config.metrics_port)
         if address == self._address:
             return
@@ -102,7 +105,10 @@ class Exporter:
         self._scrapes += 1
         try:
             collector = GaugeCollector(
-                self._state, self._statistics.counters, clients=len(self._hub.listeners)
+                self._state,
+                self._statistics.counters,
+                clients=len(self._hub.listeners),
+                hides_jobs=self._hides_jobs,
             )
             text = await asyncio.to_thread(collector.text)
         finally:

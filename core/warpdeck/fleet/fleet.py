@@ -408,7 +408,10 @@ class AgentFleet:
         self, link: NodeConnection, accept_host_key: str, progress: Progress | None
     ) -> Transport:
         if not link.node.target:
-            return await connect_local(self._paths, claim=lambda machine: self._claim(link, machine))
+            hostname = link.node.hostname
+            return await connect_local(
+                self._paths, hostname, claim=lambda machine: self._claim(link, machine)
+            )
         return await connect_ssh(
             link.node.target,
             self._paths,

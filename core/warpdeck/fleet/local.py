@@ -8,7 +8,8 @@ import socket
 import sys
 from pathlib import Path
 
-from warpdeck.base.errors import RemoteError
+from warpdeck.base import standby_files
+from warpdeck.base.errors import RemoteError, UserError
 from warpdeck.base.paths import Paths
 
 from .build import build_local_zipapp
@@ -19,8 +20,18 @@ START_S = 30.0
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
-async def connect_local(paths: Paths, *, claim: ClaimMachine) -> Transport:
-    """Start this machine's agent if needed, and connect to it. Raises UserError or RemoteError."""
+async def connect_local(paths: Paths, hostname: str, *, claim: ClaimMachine) -> Transport:
+    """Start this machine's agent if needed, and connect to it. Raises UserError or RemoteError.
+
+    `hostname` is the recorded name of the node's machine, or "" for a new node. After a takeover, the node may be the machine
+    of the controller before, which is not this one.
+    """
+    found = standby_files.read(paths.taken_over)
+    if found and hostname == found["from_host"]:
+        raise UserError(
+            f"this node is the machine of the controller before, {hostname}",
+            f"add it with its address: warpdeck node add USER@{hostname}",
+        )
     claim(machine_name(Path(BOOT_ID).read_text(encoding="ascii"), socket.gethostname()))
     program, build = build_local_zipapp(paths.agent)
     await start_local(paths, program)

@@ -18,6 +18,8 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
     drained: bool = False
     reason: str = ""
     """The reason for the drain."""
+    drained_by: str = ""
+    """The user who drained the node; "" if the controller did."""
     down: bool = False
     """True if the node did not respond."""
     down_reason: str = ""

@@ -60,6 +60,8 @@ class GpuDrain(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     check: str = ""
     at_unix: float = 0.0
+    user: str = ""
+    """The user who drained it; "" if a check did, or if it was drained before this was recorded."""
 
 
 class NodeHealth(msgspec.Struct, frozen=True, kw_only=True):

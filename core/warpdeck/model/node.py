@@ -171,6 +171,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     """The reason why the node is drained or down."""
     reason_at_unix: float = 0.0
+    reason_user: str = ""
+    """The user who drained the node; "" if the controller did, or if it was drained before this was recorded."""
     drain_checks: tuple[str, ...] = ()
     """The health checks that drained the node; empty if an admin drained it."""
     gpu_drains: tuple[GpuDrain, ...] = ()

@@ -1,8 +1,18 @@
-"""The identity of a caller and the caller's rights on jobs. The functions are pure.
+"""The identity of a caller and the caller's rights. The functions are pure.
 
 The kernel reports the identity of a caller, or an agent reports it for the processes of a job. All code that
 decides about the ownership of a job is here. It compares uids and never names, because the name of a deleted
 account may now belong to another user.
+
+The rights are Slurm's (sacctmgr(1), AdminLevel and Coordinator). tests/slurm_parity/administration/test_rights.py compares them:
+
+- `admin` is set for root and for the controller's own user. Only they reach the output and the processes of other
+  users' jobs, and the whole configuration.
+- An administrator (AdminLevel) changes everything else: nodes, partitions, QoS, admin levels, accounts, jobs.
+- An operator changes accounts, reservations and jobs.
+- A coordinator changes the users and the subaccounts of an account, and controls the jobs that run under it.
+
+A process of a job never has more rights than an ordinary user, because the job's node could forge its requests.
 """
 
 from __future__ import annotations
@@ -13,19 +23,27 @@ import msgspec
 
 from warpdeck.base.errors import UserError
 from warpdeck.model import Job, JobId, NodeName
+from warpdeck.model.admin_level import AdminLevel
 
+NOT_ADMIN = "not_admin"
+"""Code of the error for a request that needs more rights on the site."""
 NOT_YOURS = "not_yours"
 """Code of the error for an object of another user, where Slurm has no message of its own."""
-DENIED_CODES = frozenset({"not_admin", "not_owner", NOT_YOURS, "denied", "not_user", "reservation_denied"})
+DENIED_CODES = frozenset({NOT_ADMIN, "not_owner", NOT_YOURS, "denied", "not_user", "reservation_denied"})
 """Codes of the errors for requests that the caller has no right to."""
 
 
 class Principal(msgspec.Struct, frozen=True, kw_only=True):
-    """The user of a caller. `admin` is set for root and for the controller's own user."""
+    """The user of a caller, with the rights that the site gives this user now.
+
+    `admin` is set for root and for the controller's own user. `coordinates` are accounts, with those below them.
+    """
 
     user: str
     uid: int
     admin: bool = False
+    level: AdminLevel = AdminLevel.NONE
+    coordinates: frozenset[str] = frozenset()
 
 
 class LocalClient(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,16 +93,59 @@ def owns(principal: Principal, job: Job) -> bool:
     return principal.uid == job.uid
 
 
+def is_operator(principal: Principal) -> bool:
+    """Return whether the caller is an operator, an administrator, or root."""
+    return principal.admin or principal.level is not AdminLevel.NONE
+
+
+def is_administrator(principal: Principal) -> bool:
+    """Return whether the caller is an administrator, or root."""
+    return principal.admin or principal.level is AdminLevel.ADMINISTRATOR
+
+
+def coordinates(principal: Principal, job: Job) -> bool:
+    """Return whether the caller is an operator, or a coordinator of the job's account."""
+    return is_operator(principal) or job.request.account in principal.coordinates
+
+
 def may_control(principal: Principal, job: Job) -> bool:
-    """Return whether the caller may control the job. Its owner and administrators may."""
+    """Return whether the caller may cancel, hold and change the job."""
+    return owns(principal, job) or coordinates(principal, job)
+
+
+def may_read(principal: Principal, job: Job) -> bool:
+    """Return whether the caller may read the job's script and its details."""
+    return owns(principal, job) or is_operator(principal)
+
+
+def may_access(principal: Principal, job: Job) -> bool:
+    """Return whether the caller may read the job's output and use its processes. Its owner and root may."""
     return principal.admin or owns(principal, job)
+
+
+def require_root(who: Principal) -> None:
+    """Raise UserError unless the caller is root or the controller's own user."""
+    if not who.admin:
+        raise UserError("only root and the controller's user may do this", "ask root", code=NOT_ADMIN)
 
 
 def require_admin(who: Principal) -> None:
     """Raise UserError unless the caller is an administrator."""
-    if not who.admin:
+    if not is_administrator(who):
         raise UserError(
-            "only root and the controller's user may do this", "ask an administrator", code="not_admin"
+            "only root and the controller's user, and administrators, may do this",
+            "ask an administrator",
+            code=NOT_ADMIN,
+        )
+
+
+def require_operator(who: Principal) -> None:
+    """Raise UserError unless the caller is an operator."""
+    if not is_operator(who):
+        raise UserError(
+            "only root and the controller's user, administrators and operators may do this",
+            "ask an administrator",
+            code=NOT_ADMIN,
         )
 
 

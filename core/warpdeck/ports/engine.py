@@ -148,6 +148,10 @@ class EngineSite(Protocol):
         """
         ...
 
+    def with_rights(self, who: Principal) -> Principal:
+        """Return the user with the rights that the configuration gives this user now."""
+        ...
+
     def about(self) -> EngineRow:
         """Return the scheduler's name and version, and the age of its data."""
         ...

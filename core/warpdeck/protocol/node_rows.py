@@ -139,6 +139,8 @@ class NodeRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     address: str = ""
     """Address at which other nodes reach this node."""
     reason_at: float | None = None
+    reason_user: str = ""
+    """The user who gave the reason; "" if the controller did."""
     features: list[str] = []
     """Features that --constraint may request, from the site's configuration."""
     gpu_error: str = ""
@@ -183,6 +185,7 @@ class NodeEventRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     job: str = ""
     """Label of the job, if the event is its start."""
     user: str = ""
+    """The job's user, or the user who drained the node."""
     gpus: int = 0
     """Number of the job's GPUs, or of the drained GPUs."""
 
@@ -210,6 +213,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Whether jobs on the node are completing."""
     reason: str
     reason_at: float | None
+    reason_user: str
     cpus: int
     sockets: int
     cores: int

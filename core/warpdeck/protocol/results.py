@@ -40,6 +40,9 @@ class Welcome(Result, frozen=True, kw_only=True):
     user: str = ""
     uid: int = -1
     admin: bool = False
+    """Whether the user is an administrator, or root, or the controller's own user."""
+    level: str = "none"
+    """The user's AdminLevel: none, operator or administrator."""
     impossible: dict[str, str] = {}
     """Requests that the scheduler cannot perform: their tags, each with the reason."""
 
@@ -225,6 +228,8 @@ class ShareTree(Result, frozen=True, kw_only=True):
 
     shares: list[ShareRow]
     half_life_s: float | None = None
+    admin_levels: dict[str, str] = {}
+    """The AdminLevel of each user who has one."""
 
 
 class LimitUseList(Result, frozen=True, kw_only=True):

@@ -76,14 +76,16 @@ class PluginOptions(
 
 
 class Amend(RequestMessage[results.Reloaded], frozen=True, kw_only=True, tag="amend"):
-    """Change config.toml and put it into force. Only the controller's own user and root may ask.
+    """Change config.toml and put it into force. config/site_rights tells which tables a user may change.
 
-    Either all changes are made, or none with the error that a reload has.
+    Either all changes are made, or none with the error that a reload has. With `only_asks`, only the caller's rights are
+    checked.
 
     Answer: {"changes": [str], "warnings": [str]}
     """
 
     changes: Annotated[tuple[Amendment, ...], msgspec.Meta(min_length=1, max_length=MAX_CHANGES)]
+    only_asks: bool = False
 
 
 class Licenses(RequestMessage[results.LicenseList], frozen=True, kw_only=True, tag="licenses"):
@@ -125,7 +127,7 @@ class Events(RequestMessage[results.EventList], frozen=True, kw_only=True, tag="
 
 
 class Reload(RequestMessage[results.Reloaded], frozen=True, kw_only=True, tag="reload"):
-    """Put config.toml into force. Only the controller's own user and root may ask.
+    """Put config.toml into force. Only administrators may ask.
 
     An error with the code "config" changes nothing. Its details["problems"] lists all problems, one per line.
 
@@ -136,7 +138,7 @@ class Reload(RequestMessage[results.Reloaded], frozen=True, kw_only=True, tag="r
 class ConfigInForce(RequestMessage[results.ConfigText], frozen=True, kw_only=True, tag="config"):
     """Ask for the configuration in force as TOML, and the line of the file on which each key stood.
 
-    Only the controller's own user and root may ask.
+    Root and the controller's own user get all of it. Operators and coordinators get the tables that they need for changes.
 
     Answer: {"file": str, "text": str, "lines": [[[str], int]]}
     """
@@ -154,5 +156,5 @@ class Takeover(RequestMessage[results.TakenOver], frozen=True, kw_only=True, tag
 class Shutdown(RequestMessage[results.Result], frozen=True, kw_only=True, tag="shutdown"):
     """Stop the controller; agents and jobs keep running.
 
-    Only the controller's own user and root may ask. Answer: {}
+    Only administrators may ask. Answer: {}
     """

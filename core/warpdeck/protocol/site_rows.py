@@ -185,6 +185,8 @@ class ShareRow(msgspec.Struct, frozen=True, kw_only=True):
     default_qos: str = ""
     description: str = ""
     organization: str = ""
+    coordinators: list[str] = []
+    """The coordinators of an account and of the accounts above it."""
 
 
 class UseRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""Requests that only admins may make.
+"""Requests that need rights on the site.
 
 They concern nodes, reservations, the configuration in force, the standby, and stopping the controller.
 """
@@ -6,11 +6,11 @@ They concern nodes, reservations, the configuration in force, the standby, and s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, TypeVar
 
-from warpdeck.ports.caller import require_admin
+from warpdeck.ports.caller import Principal, require_admin, require_operator, require_root
 from warpdeck.ports.engine import Engine
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol import results
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 def admin_handlers(engine: Engine) -> dict[type, Handler]:
-    """Return the handlers. Each raises UserError if the user is not an admin."""
+    """Return the handlers. Each raises UserError if the user does not have the right."""
 
     async def add_node(connection: Connection, message: ask.NodeAdd) -> NodeRow:
         return await engine.nodes.add(connection.caller, message, connection.progress_of(message.id))
@@ -37,26 +37,38 @@ def admin_handlers(engine: Engine) -> dict[type, Handler]:
     async def set_standby(connection: Connection, message: ask.StandbySet) -> results.StandbyInfo:
         return await engine.standby.set_up(connection.caller, message, connection.progress_of(message.id))
 
-    handlers: dict[type, Handler] = {
+    of_root: dict[type, Handler] = {
+        # They copy the database and the keys, or decide which controller the nodes obey.
         ask.StandbySet: set_standby,
         ask.StandbyRemove: direct(engine.standby.remove),
+        ask.Takeover: direct(engine.site.take_over),
+    }
+    of_administrators: dict[type, Handler] = {
         ask.NodeAdd: add_node,
         ask.NodeDrain: direct(engine.nodes.drain),
         ask.NodeResume: direct(engine.nodes.resume),
         ask.NodeRemove: direct(engine.nodes.remove),
-        ask.ReservationMake: direct(engine.nodes.reserve),
-        ask.ReservationRemove: direct(engine.nodes.unreserve),
         ask.Reload: reload,
-        ask.Amend: amend,
-        ask.Takeover: direct(engine.site.take_over),
-        ask.ConfigInForce: direct(engine.site.config),
         ask.Shutdown: _shutdown,
     }
-    return {kind: partial(_for_admins, handler) for kind, handler in handlers.items()}
+    of_operators = {
+        ask.ReservationMake: direct(engine.nodes.reserve),
+        ask.ReservationRemove: direct(engine.nodes.unreserve),
+    }
+    return {
+        **{kind: partial(_checked, require_root, each) for kind, each in of_root.items()},
+        **{kind: partial(_checked, require_admin, each) for kind, each in of_administrators.items()},
+        **{kind: partial(_checked, require_operator, each) for kind, each in of_operators.items()},
+        # The engine decides which tables the caller may read and change.
+        ask.Amend: amend,
+        ask.ConfigInForce: direct(engine.site.config),
+    }
 
 
-async def _for_admins(handler: Handler, connection: Connection, message: Any) -> Any:
-    require_admin(connection.who)
+async def _checked(
+    require: Callable[[Principal], None], handler: Handler, connection: Connection, message: Any
+) -> Any:
+    require(connection.caller.who)
     return await handler(connection, message)
 
 

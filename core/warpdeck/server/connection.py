@@ -16,7 +16,7 @@ import msgspec
 
 from warpdeck._version import __version__
 from warpdeck.base.errors import RESTART, UNCERTAIN, RemoteError, StoreError, UserError
-from warpdeck.ports.caller import Caller
+from warpdeck.ports.caller import Caller, Principal, is_administrator
 from warpdeck.ports.engine import Progress
 from warpdeck.protocol import requests
 from warpdeck_agent.wire import JSON, WireError, data_frame, split_data
@@ -86,8 +86,7 @@ class Connection:
         beside: bool = False,
     ) -> None:
         self.server = server
-        self.caller = caller
-        self.who = caller.who
+        self._caller = caller
         self.beside = beside
         """Whether this is a second connection of a connected client, which needs no greeting."""
         self._reader = reader
@@ -104,6 +103,20 @@ class Connection:
         self._counted: set[asyncio.Task[None] | None] = set()
         """Tasks whose requests currently count toward the user's limit of concurrent requests."""
         self.streams: dict[int, ClientStream] = {}
+
+    @property
+    def caller(self) -> Caller:
+        """The client, with the rights that it has now. A process of a job has those of an ordinary user."""
+        caller = self._caller
+        if caller.process is not None:
+            return caller
+        who = self.server.engine.site.with_rights(caller.who)
+        return caller if who is caller.who else msgspec.structs.replace(caller, who=who)
+
+    @property
+    def who(self) -> Principal:
+        """The user of the client. Access to other users' jobs depends on this user's `admin` alone."""
+        return self._caller.who
 
     async def run(self) -> None:
         """Serve the client until it disconnects or sends a malformed message."""
@@ -245,7 +258,8 @@ class Connection:
             },
             "user": self.who.user,
             "uid": self.who.uid,
-            "admin": self.who.admin,
+            "admin": is_administrator(self.caller.who),
+            "level": self.caller.who.level,
         }
 
     async def _read(self) -> Any:

@@ -42,13 +42,15 @@ from warpdeck_agent.wire import messages as wire
 
 from . import demo_config, workload
 from .clock import SimClock
-from .fleet import GIB, START_S, SimFleet, SimNode
+from .fleet import GIB, SAMPLE_S, START_S, SimFleet, SimNode
 
 NODES, GPUS, CPUS = 8, 8, 96
 DRAINED, FOREIGN_PROCESS_AT = "gpu08", ("gpu05", 3)
 MAX_WAITING = 12
 """No job is submitted while this many jobs wait, so that the demo can run for days."""
 PAST_S = 2 * 3600.0
+READINGS_S = 2.0
+"""Seconds between two readings of a node. The demo's app would use twice the CPU time with a reading each second."""
 STEPS, SHELL_STEP, SWEEP_STEP = 24, 2, 14
 TRANSITIONAL = (JobState.CONFIGURING, JobState.COMPLETING)
 SWEEP = "lr=3e-4,1e-4,3e-5 seed=0..7"
@@ -103,15 +105,17 @@ async def simulated(
     stop: asyncio.Event,
     config: str = CONFIG,
     adapt: Callable[[Engine], Engine] = lambda engine: engine,
+    sample_s: float = SAMPLE_S,
 ) -> AsyncIterator[tuple[Controller, ApiServer]]:
     """Run a controller over these nodes until the end of the block. Its server answers after `start` was
     called.
 
-    `config` is the text of a config.toml for a home that has none. `adapt` returns the engine that the server
+    `config` is the text of a config.toml for a home that has none. `sample_s` is the period of the
+    nodes' readings. `adapt` returns the engine that the server
     uses. The store and the nodes outlive the
     controller, and another controller finds its jobs there.
     """
-    fleet = SimFleet(nodes, clock=clock.now, rng=rng, run_time=run_time, sleep=clock.sleep)
+    fleet = SimFleet(nodes, clock=clock.now, rng=rng, run_time=run_time, sleep=clock.sleep, sample_s=sample_s)
     trees = TreeFiles(paths.trees)
     adapters = Adapters(
         store=store,
@@ -234,6 +238,7 @@ async def _run(paths: Paths, store: Store, rng: random.Random, *, stop: asyncio.
         run_time=lambda launch: workload.run_time(rng, launch),
         stop=stop,
         config=demo_config.config(datetime.now(), visitor=name_of(os.getuid())),
+        sample_s=READINGS_S,
     )
     async with cluster as (controller, server):
 

@@ -34,6 +34,7 @@ from .streams import SimLogStream, SimTerminalStream
 GIB = 2**30
 START_S = 0.02
 SAMPLE_S = 1.0
+"""Seconds between two readings of a node, unless the fleet is created with another period."""
 MAX_ENDED = 500
 """Number of ended launches per node for which the output can still be read."""
 Key = tuple[int, int]
@@ -108,7 +109,9 @@ class SimFleet:
         rng: random.Random,
         run_time: Callable[[wire.Launch], tuple[float, int]],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        sample_s: float = SAMPLE_S,
     ) -> None:
+        self._sample_s = sample_s
         self._nodes = {node.name: node for node in nodes}
         self._clock = clock
         self._rng = rng
@@ -326,7 +329,7 @@ class SimFleet:
         while True:
             if node.up:
                 self._on_event((node.name, self._sample(node)))
-            await asyncio.sleep(SAMPLE_S)
+            await asyncio.sleep(self._sample_s)
 
     def _welcome(self, node: SimNode) -> wire.Welcome:
         inventory = wire.Inventory(

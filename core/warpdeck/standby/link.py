@@ -84,6 +84,7 @@ class StandbyLink:
         self._connection: StandbyConnection | None = None
         self._problem = ""
         self._task: asyncio.Task[None] | None = None
+        self._is_ending = False
 
     def row(self) -> StandbyRow | None:
         """Return the standby as clients see it, or None if there is none."""
@@ -183,12 +184,14 @@ class StandbyLink:
         await self._end()
 
     def _begin(self, connection: StandbyConnection | None) -> None:
+        self._is_ending = False
         self._task = asyncio.get_running_loop().create_task(self._run(connection))
 
     async def _end(self) -> None:
         if self._task is not None:
+            self._is_ending = True
             self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await asyncio.wait([self._task])
             self._task = None
         if self._control.batches is not None:
             self._control.batches.stop_waiting()
@@ -223,6 +226,8 @@ class StandbyLink:
                 if connection is not None:
                     connection.close()
                 connection = self._connection = None
+            if self._is_ending:  # The connection ended at the moment of the cancellation, and replaced it.
+                return
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, RETRY_LAST_S)
 

@@ -64,11 +64,14 @@ _TEXTS = {
 }
 _TIMES = {"end": "end_at", "submit": "submit_at"}
 _NUMBERS = {"gpu": "gpus", "cpu": "cpus", "nodes": "nodes"}
-_COSTS = f"""
+COSTS = f"""
 COUNT(*), SUM(state NOT IN ({",".join(repr(state) for state in NOT_FAILED)})), SUM(ran_s * cpus), SUM(ran_s * gpus),
 SUM(CASE WHEN util_pct IS NULL THEN 0.0 ELSE ran_s * gpus END), SUM(ran_s * gpus * COALESCE(util_pct, 0.0)) / 100,
 SUM(CASE WHEN util_pct IS NULL THEN 0.0 ELSE ran_s * gpus * COALESCE(idle_pct, 0.0) END) / 100
 """
+_KEPT_COSTS = "SUM(jobs), SUM(failed), SUM(cpu_s), SUM(gpu_s), SUM(measured_s), SUM(used_s), SUM(wasted_s)"
+_KEPT_FIELDS = frozenset({"user", "part", "account", "qos", "reason", "state", "end"})
+"""Fields of clauses about values that are kept of purged jobs."""
 
 
 def write(db: sqlite3.Connection, jobs: Iterable[Job]) -> None:
@@ -144,11 +147,16 @@ def page(db: sqlite3.Connection, query: FinishedQuery, *, counted: bool) -> Fini
 def costs(db: sqlite3.Connection, query: FinishedQuery) -> list[GroupCost]:
     """Return the cost of the jobs that match the query, by user, account, partition, state and reason.
 
-    The page and the sort order of the query are ignored.
+    The page and the sort order of the query are ignored. Purged jobs are included, unless the query has conditions
+    on values that are not kept of them (see `purge`). Their end is known to the day.
     """
     where, values = _conditions(query)
     names = "user, account, partition, state, reason"
-    rows = db.execute(f"SELECT {names}, {_COSTS} FROM past WHERE {where} GROUP BY {names}", values)
+    rows = db.execute(f"SELECT {names}, {COSTS} FROM past WHERE {where} GROUP BY {names}", values).fetchall()
+    if all(clause.field in _KEPT_FIELDS for clause in query.clauses):
+        rows += db.execute(
+            f"SELECT {names}, {_KEPT_COSTS} FROM purged WHERE {where} GROUP BY {names}", values
+        )
     return [
         GroupCost(
             user=row[0],

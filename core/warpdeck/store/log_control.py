@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sqlite3
 from collections.abc import Callable
-from contextlib import closing
-from urllib.parse import quote
 
-from warpdeck.base.errors import StoreError
+from warpdeck.base.errors import StoreError, UserError
 
 from .batch_log import META_KEY, BatchLog, first_position, read_position, write_position
 from .database import Database
+from .database_copy import copy_database
 
 
 class LogControl:
@@ -62,8 +62,8 @@ class LogControl:
     async def copy_to(self, path: str) -> None:
         """Copy the whole database to a file while it is in use. Raises StoreError."""
         try:
-            await asyncio.to_thread(copy_database, self._path, path)
-        except (OSError, sqlite3.Error) as error:
+            await asyncio.to_thread(_copy_anew, self._path, path)
+        except (OSError, UserError, sqlite3.Error) as error:
             raise StoreError(f"cannot copy {self._path} to {path}: {error}") from error
 
     async def _run(self, work: Callable[[sqlite3.Connection], None]) -> None:
@@ -73,11 +73,8 @@ class LogControl:
             raise StoreError(f"cannot write {self._path}: {error}") from error
 
 
-def copy_database(source: str, target: str) -> None:
-    """Copy a database with SQLite's backup API. The copy is the state at one moment. Raises OSError or sqlite3.Error."""
-    os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600))
-    with (
-        closing(sqlite3.connect(f"file:{quote(source)}?mode=ro", uri=True)) as old,
-        closing(sqlite3.connect(target)) as new,
-    ):
-        old.backup(new)
+def _copy_anew(source: str, target: str) -> None:
+    """Copy a database over an earlier copy. Raises OSError, UserError or sqlite3.Error."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(target)
+    copy_database(source, target, show=lambda text: None)

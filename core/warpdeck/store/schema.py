@@ -143,14 +143,34 @@ MIGRATIONS: tuple[str, ...] = (
     ) WITHOUT ROWID;
     """,
     """
+    CREATE TABLE purged (
+        end_at REAL NOT NULL,
+        user TEXT NOT NULL,
+        account TEXT NOT NULL,
+        partition TEXT NOT NULL,
+        qos TEXT NOT NULL,
+        state TEXT NOT NULL,
+        reason TEXT NOT NULL,
+        jobs INTEGER NOT NULL,
+        failed INTEGER NOT NULL,
+        cpu_s REAL NOT NULL,
+        gpu_s REAL NOT NULL,
+        measured_s REAL NOT NULL,
+        used_s REAL NOT NULL,
+        wasted_s REAL NOT NULL,
+        PRIMARY KEY (end_at, user, account, partition, qos, state, reason)
+    ) WITHOUT ROWID;
+    """,
+    """
     CREATE TABLE request_parts (
-        seq INTEGER PRIMARY KEY,
+        seq INTEGER PRIMARY KEY AUTOINCREMENT,
         uid INTEGER NOT NULL,
         sha256 TEXT NOT NULL,
         size INTEGER NOT NULL,
         content BLOB NOT NULL
     );
-    CREATE UNIQUE INDEX request_parts_key ON request_parts (uid, sha256, size);
+    CREATE UNIQUE INDEX request_parts_key ON request_parts (sha256, uid);
+    CREATE INDEX request_parts_user ON request_parts (uid, size);
     ALTER TABLE requests ADD COLUMN parts TEXT;
     CREATE INDEX requests_parts ON requests (parts) WHERE parts IS NOT NULL;
     """,

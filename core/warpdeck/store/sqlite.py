@@ -41,6 +41,7 @@ from .database import Database, open_database, open_reader, run_within
 from .job_rows import JOB, JOIN, NO_REQUEST, each_job
 from .log_control import LogControl
 from .migration import migrate, needs_migration, refuse_newer
+from .purge import Purger
 from .salvage import Salvage, job_ids, quarantine, quarantined_rows
 from .schema import WHOLE_JOB
 
@@ -94,12 +95,13 @@ class SqliteStore:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             refuse_newer(path)
             db = await open_database(path)
-        except (OSError, sqlite3.Error) as error:
+        except OSError as error:
             raise StoreError(f"cannot open the database {path}: {error}") from error
-        except StoreError as error:
+        except (sqlite3.Error, StoreError) as error:
             raise StoreError(f"cannot use the database {path}: {error}") from error
         store = cls(db, path)
         try:
+            await db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # has an effect on a new database only
             await db.execute("PRAGMA journal_mode = WAL")
             await db.execute("PRAGMA synchronous = FULL")
             if await db.read(needs_migration):
@@ -195,6 +197,11 @@ class SqliteStore:
     def log(self) -> LogControl:
         """The switch of the numbered log of all transactions."""
         return LogControl(self._db, self._path)
+
+    @property
+    def purger(self) -> Purger:
+        """Deletes old ended jobs."""
+        return Purger(self._db, self._path)
 
     async def job(self, job_id: JobId) -> Job | None:
         """Return one job of any age, or None."""

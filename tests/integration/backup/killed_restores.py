@@ -12,11 +12,12 @@ import sys
 from types import FrameType
 from typing import Any
 
-from warpdeck.backup import archive, database_copy, pending, restore, source, staging
+from warpdeck.backup import archive, counters, pending, restore, source, staging
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import Paths
+from warpdeck.store import database_copy
 
-FILES = {module.__file__ for module in (archive, database_copy, pending, restore, source, staging)}
+FILES = {module.__file__ for module in (archive, counters, database_copy, pending, restore, source, staging)}
 
 
 def run(backup: str, home: str, last: int) -> int:

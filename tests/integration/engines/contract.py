@@ -190,6 +190,10 @@ def code(refused: pytest.ExceptionInfo[UserError]) -> str:
     return refused.value.code
 
 
+async def _ignore(line: str) -> None:
+    """Drop a line of progress."""
+
+
 def needs(*actions: Action) -> Callable[[Test], Test]:
     """Return a decorator for a test of these actions.
 
@@ -271,6 +275,16 @@ class EngineContract:
         before = site.summary().epoch
         taken = await site.take_over(rig.admin, ask.Takeover())
         assert taken.epoch == site.summary().epoch > before and not site.summary().fenced
+
+    @needs(Action.STANDBY, Action.STANDBY_SET, Action.STANDBY_REMOVE)
+    async def test_a_standby_that_cannot_be_reached_is_refused_and_changes_nothing(self, rig: Rig) -> None:
+        standby, wanted = rig.engine.standby, ask.StandbySet(target="root@127.0.0.1:1")
+        for caller, reason in ((rig.other, "admin"), (rig.admin, "refused the connection")):
+            with pytest.raises(UserError, match=reason):
+                await standby.set_up(caller, wanted, _ignore)
+        with pytest.raises(UserError, match="no standby"):
+            await standby.remove(rig.admin, ask.StandbyRemove())
+        assert (await standby.look(rig.user, ask.Standby())).standby is None
 
     # ---- Submissions
 
@@ -430,7 +444,11 @@ class EngineContract:
         assert await rig.state(job) == "COMPLETED"
 
     async def test_a_running_job_is_canceled_and_signaled(self, rig: Rig) -> None:
-        job = await rig.running("trap 'exit 7' USR1; while true; do sleep 0.1; done")
+        job = await rig.running("trap 'exit 7' USR1; echo ready; while true; do sleep 0.1; done")
+        log = Client()
+        source = await rig.engine.output.log(rig.user, ask.Log(job=job, follow=True), log.progress)
+        await source(log)
+        await log.until(lambda: log.received == b"ready\n")  # Now the trap is set.
         signal = ask.Cancel(jobs=(job,), signal="USR1", whom="batch")
         await rig.engine.orders.cancel(rig.user, signal)
         await rig.reached(job)
@@ -605,7 +623,6 @@ class EngineContract:
         events = (await history.events(rig.user, ask.Events(limit=500))).events
         assert job in labels(events)
 
-    @needs(Action.CURVES)
     async def test_the_usage_of_jobs_and_nodes_is_told(self, rig: Rig) -> None:
         job, history = await rig.ran("true"), rig.engine.history
         found = await history.curves(rig.user, ask.Curves(job=job))

@@ -26,6 +26,7 @@ from warpdeck.fleet.fleet import AgentFleet
 from warpdeck.fleet.outputs import Outputs
 from warpdeck.ports.caller import Caller, Principal
 from warpdeck.protocol import requests as ask
+from warpdeck.standby.link import StandbyLink
 from warpdeck.store import SqliteStore
 
 NODE = "n1"
@@ -48,7 +49,10 @@ async def native_rig(home: Home) -> AsyncIterator[Rig]:
     )
     controller = Controller(adapters, config=Config())
     await controller.load()
-    engine = native_engine(controller, trees, config_path=paths.config)
+    standby = StandbyLink(
+        paths, store.log, controller_id=starts.identity.controller_id, on_superseded=lambda: None
+    )
+    engine = native_engine(controller, trees, config_path=paths.config, keeper=standby)
     uid = os.geteuid()
     user = Principal(user=pwd.getpwuid(uid).pw_name, uid=uid)
     admin = Caller(Principal(user=user.user, uid=uid, admin=True))

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
 from tests.support.waiting import WAIT_S, eventually_async
 
@@ -51,11 +52,33 @@ class Hour:
             program = self.folder / name
             program.write_text(text)
             program.chmod(0o755)
-        commands = SlurmCommands({"PATH": f"{self.folder}:{os.environ['PATH']}"}, clock=lambda: self.now)
+        self.conf.write_text("ClusterName=atlas\nInclude more.conf\n")
+        self.conf.with_name("more.conf").write_text("# nothing\n")
+        environ = {"PATH": f"{self.folder}:{os.environ['PATH']}", "SLURM_CONF": str(self.conf)}
+        commands = SlurmCommands(environ, clock=lambda: self.now)
         self.allowance = Allowance(SlurmSettings())
         self.answers = SiteAnswers(commands, self.allowance, monotonic=lambda: self.now)
         self.ages: dict[Question, float] = {}
         """Greatest age of the answer to each question."""
+
+    @property
+    def conf(self) -> Path:
+        return self.folder / "slurm.conf"
+
+    def reconfigure(self) -> None:
+        """Let slurmctld hide jobs."""
+        (self.folder / "scontrol").write_text(SCONTROL.replace("PrivateData = none", "PrivateData = jobs"))
+
+    async def hidden_at(self, *, until: int) -> int:
+        """Ask for the queue every five seconds, and return the time from which on it is withheld."""
+        for second in range(int(self.now), until, 5):
+            self.now = float(second)
+            reply = await self.ask(Question.QUEUE, looking=True)
+            self.sent[second] = self.allowance.sent(self.now)
+            if reply.outcome is Outcome.WITHHELD:
+                assert reply.reason == "PrivateData=jobs"
+                return second
+        raise AssertionError("the change was not noticed")
 
     async def ask(self, question: Question, *, looking: bool, urgent: bool = False) -> Reply:
         """Ask for any answer, and note its age."""
@@ -164,15 +187,53 @@ async def test_another_version_of_warpdeck_is_refused_by_name(hour: Hour) -> Non
     assert hour.allowance.sent(hour.now) == 0
 
 
-async def test_a_setting_that_hides_jobs_withholds_what_was_shared_before(hour: Hour) -> None:
+@pytest.mark.parametrize("changed", ["slurm.conf", "more.conf"])
+async def test_a_setting_that_hides_jobs_withholds_at_once_what_was_shared_before(
+    hour: Hour, changed: str
+) -> None:
     assert (await hour.ask(Question.QUEUE, looking=True)).outcome is Outcome.ANSWER
-    program = hour.folder / "scontrol"
-    program.write_text(SCONTROL.replace("PrivateData = none", "PrivateData = jobs"))
-    hour.now = 700.0
-    reply = await hour.ask(Question.QUEUE, looking=True)
-    hour.now = 706.0
-    reply = await hour.ask(Question.QUEUE, looking=True)
-    assert (reply.outcome, reply.reason) == (Outcome.WITHHELD, "PrivateData=jobs")
+    hour.now = 90.0
+    assert (await hour.ask(Question.QUEUE, looking=True)).outcome is Outcome.ANSWER
+    (hour.folder / changed).write_text("PrivateData=jobs\n")
+    hour.reconfigure()
+    hour.now = 95.0
+    assert await hour.hidden_at(until=200) <= 110
+
+
+async def test_a_setting_is_noticed_within_a_minute_if_slurm_is_reconfigured_long_after_its_file(
+    hour: Hour,
+) -> None:
+    await hour.ask(Question.QUEUE, looking=True)
+    hour.now = 90.0
+    hour.conf.write_text("PrivateData=jobs\n")
+    with pytest.raises(AssertionError, match="not noticed"):
+        await hour.hidden_at(until=1500)
+    assert max(count for second, count in hour.sent.items() if second > 2 * MINUTE_S) <= 6
+    hour.reconfigure()
+    assert await hour.hidden_at(until=1700) <= 1500 + MINUTE_S + 10
+    read = hour.allowance.sent(hour.now)
+    hour.now += MINUTE_S
+    assert read and not hour.allowance.sent(hour.now), (
+        "slurmctld has taken over the change, so it is not asked again"
+    )
+
+
+async def test_without_a_file_a_setting_is_noticed_within_a_minute(hour: Hour) -> None:
+    hour.conf.unlink()
+    await hour.ask(Question.QUEUE, looking=True)
+    hour.now = 300.0
+    await hour.ask(Question.QUEUE, looking=True)
+    hour.reconfigure()
+    assert await hour.hidden_at(until=500) <= 300 + MINUTE_S + 15
+    assert max(count for second, count in hour.sent.items() if second > 2 * MINUTE_S) <= 6
+
+
+async def test_an_unchanged_configuration_is_read_every_ten_minutes(hour: Hour) -> None:
+    log = hour.folder / "asked"
+    (hour.folder / "scontrol").write_text(SCONTROL.replace("case", f'echo "$*" >>{log}\ncase', 1))
+    for _ in hour.seconds(5):
+        await hour.ask(Question.QUEUE, looking=True)
+    assert log.read_text().count("config") <= 1 + HOUR_S / 600
 
 
 async def test_closing_ends_a_command_that_runs(hour: Hour) -> None:

@@ -195,6 +195,22 @@ def test_jobs_that_slurm_hides_are_never_shared() -> None:
         assert ask(site, Question.NODES).outcome is Outcome.ANSWER
 
 
+@pytest.mark.parametrize("version", ["22.05", "26.05"])
+def test_a_reconfiguration_that_hides_jobs_is_noticed_soon(version: str) -> None:
+    with (
+        RealSlurm(f"PrivateData=usage\n{SITE.strip()}\n", nodes=(NODE,), gres=GRES, version=version) as slurm,
+        site_rig(slurm) as rig,
+    ):
+        site = rig.site_gateway(account="root", settings=OFTEN)
+        assert ask(site, Question.QUEUE).outcome is Outcome.ANSWER
+        conf = Path(slurm.folder) / "slurm.conf"
+        conf.write_text(conf.read_text().replace("PrivateData=usage", "PrivateData=jobs"))
+        slurm.ok("scontrol", "reconfigure")
+        eventually(
+            lambda: ask(site, Question.QUEUE).outcome is Outcome.WITHHELD, what="the queue is withheld"
+        )
+
+
 FAKE = """\
 import os, socket, sys
 listener = socket.socket(socket.AF_UNIX)

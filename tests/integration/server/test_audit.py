@@ -26,7 +26,7 @@ READ_ONLY = {
     "Audit", "AwaitEnds", "Command", "ConfigInForce", "Curves", "DryRun", "Events", "Forecast", "ForwardPage", "Forwards", "HaveTree",
     "JobEnvironment", "JobInfo", "Jobs", "Licenses", "LimitUse", "Log", "NodeCheck", "NodeTimeline", "Nodes", "NodesAt", "Partitions",
     "Past", "PastCosts", "PluginOptions", "Priorities", "QosList", "Records", "Reservations", "SallocAttach", "Settings", "Settle",
-    "Shares", "SrunAttach", "Status", "Steps", "Subscribe",
+    "Shares", "SrunAttach", "Standby", "Status", "Steps", "Subscribe",
 }  # fmt: skip
 """Requests that change nothing. A command's changes are requests of their own, and the others reconnect."""
 

@@ -4,13 +4,14 @@ tables.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from tests.support.agent import USER
-from tests.support.core import ROOT, make_request
+from tests.support.core import make_request
 from tests.support.served import Raw, Served, served
 
 from warpdeck.base.errors import UserError
@@ -22,6 +23,7 @@ from warpdeck.ports.caller import Principal
 from warpdeck.store import MemoryStore
 
 ANN = Principal(user="ann", uid=4001)
+ADMIN = Principal(user=USER, uid=os.geteuid(), admin=True)
 SITE = """
 [scheduler]
 default_partition = "long"
@@ -180,7 +182,7 @@ async def test_the_parts_of_a_priority_add_up(short_tmp: Path) -> None:
         await site.until(lambda: site.controller.state.jobs[plain.id].allocation is not None)
         normal = await put(site, make_request("normal", gpus=4, nice=50))
         urgent = await put(site, make_request("urgent", gpus=4, qos="urgent"))
-        by_hand = await put(site, make_request("set", gpus=4, priority=10**6), ROOT)
+        by_hand = await put(site, make_request("set", gpus=4, priority=10**6), ADMIN)
         answer = await answer_to(site, "priorities")
         assert answer["weights"] == {"age": 1000.0, "fairshare": 5000.0, "qos": 200.0}
         rows = answer["jobs"]

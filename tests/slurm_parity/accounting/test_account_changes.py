@@ -131,10 +131,6 @@ def test_accounts_users_and_qos_are_added_modified_and_deleted_as_in_slurm(pair:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        (
-            "add user kim account=first adminlevel=operator",
-            "root and the controller's user are the administrators",
-        ),
         ("add user kim account=first partition=gpu", "applies to all partitions"),
         ("modify cluster warpdeck set fairshare=1", "there is one cluster"),
         ("add account kim fairshare=parent", "use a number of shares"),

@@ -99,12 +99,13 @@ def side_by_side(
     warpdeck_site: str = WARPDECK_SITE,
     accounting: bool = False,
     accounts: Sequence[str] = (),
+    database: str = "",
 ) -> Iterator[P]:
     """Run both schedulers until the block ends. `accounting` and `accounts` configure the real one (see
     RealSlurm).
     """
     folder = Path(tempfile.mkdtemp(prefix="wdo", dir="/tmp"))
-    real = RealSlurm(slurm_site, gres=gres, accounting=accounting, accounts=accounts)
+    real = RealSlurm(slurm_site, gres=gres, accounting=accounting, accounts=accounts, database=database)
     try:
         with real as slurm, WarpdeckCluster(folder, site=warpdeck_site) as warpdeck:
             yield kind(slurm, warpdeck)

@@ -102,10 +102,10 @@ class RealSlurm:
 
     `site` holds the lines of slurm.conf from SelectTypeParameters on, and `gres` is gres.conf. With
     `accounting`, slurmdbd and its database keep the history, which takes two more seconds to start.
-    `accounts` are then command lines of sacctmgr that create accounts, users and QoS. `version` is one of
-    VERSIONS; the database does not run with 20.11, whose libraries are too old for it. With `own_names`, the jobs
-    of a node see its name as the name of their machine, as on nodes that are machines. Otherwise all of them see
-    HOST. With `tokens`, `scontrol token` gives users tokens for slurmrestd.
+    `accounts` are then command lines of sacctmgr that create accounts, users and QoS, and `database` more lines of
+    slurmdbd.conf. `version` is one of VERSIONS; the database does not run with 20.11, whose libraries are too old
+    for it. With `own_names`, the jobs of a node see its name as the name of their machine, as on nodes that are
+    machines. Otherwise all of them see HOST. With `tokens`, `scontrol token` gives users tokens for slurmrestd.
     """
 
     def __init__(
@@ -119,6 +119,7 @@ class RealSlurm:
         version: str = "22.05",
         own_names: bool = False,
         tokens: bool = False,
+        database: str = "",
     ) -> None:
         suite = SUITES.get(version, "")
         packages = Path(f"{PACKAGES}-{suite}") if suite else PACKAGES
@@ -133,6 +134,7 @@ class RealSlurm:
         (self.folder / "site.conf").write_text(site + (self._token_key() if tokens else ""))
         if accounting:
             (self.folder / "accounting").write_text("".join(f"{line}\n" for line in accounts))
+            (self.folder / "database.conf").write_text(database)
             (self.folder / "mariadb").symlink_to(PACKAGES / "root")
         (self.folder / "nodes").write_text("\n".join(nodes) + "\n")
         if own_names:

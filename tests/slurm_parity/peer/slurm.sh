@@ -11,7 +11,8 @@
 #                                tests/slurm_parity/peer/real_slurm.py), and one slurmd starts for each name in FOLDER/nodes.
 #                                If FOLDER/own_names exists, each slurmd and its jobs see the node's name as that of their machine.
 #                                If FOLDER/accounting exists, mariadbd and slurmdbd start too (PORT + 90 and + 91) and keep
-#                                the history; sacctmgr first runs the lines of that file. FOLDER/mariadb is then the folder
+#                                the history; sacctmgr first runs the lines of that file. FOLDER/database.conf may hold more
+#                                lines of slurmdbd.conf. FOLDER/mariadb is then the folder
 #                                of the database's package, which those of a suite do not have.
 #   slurm.sh run FOLDER CMD...   run a Slurm command with its environment
 #   slurm.sh down FOLDER         stop the daemons
@@ -159,6 +160,7 @@ StoragePort=$(($1 + 90))
 StorageUser=root
 StorageLoc=slurm
 CONF
+        [ ! -e "$folder/database.conf" ] || cat "$folder/database.conf" >>"$folder/slurmdbd.conf"
     )
     setsid slurmdbd -D >"$folder/slurmdbd.err" 2>&1 </dev/null &
     cat >>"$SLURM_CONF" <<CONF

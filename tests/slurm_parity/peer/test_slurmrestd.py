@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import ssl
+import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -189,6 +193,86 @@ async def test_the_gateway_reads_the_queue_over_slurmrestd_and_says_so(
             assert ("refuses the token" in row.problem) is not is_valid
             assert made.site.about().problem == "" and made.commands.environ.get("SLURM_JWT") is None
             assert any(job.request.name == "both" for job in made.cluster.state.jobs.values())
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_the_queue_is_read_over_tls_from_a_server_with_a_certificate_of_the_sites_own(
+    version: str, slurm: RealSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_known: bool
+) -> None:
+    """slurmrestd is behind a server that speaks TLS. The token is sent only if this machine knows the authority."""
+    authority, context = certificate(tmp_path)
+    if is_known:
+        monkeypatch.setenv("SSL_CERT_FILE", str(authority))
+    token = slurm.token()
+    environ = {**os.environ, **slurm.wrappers(tmp_path / "bin"), "SLURM_JWT": token}
+    received: list[bytes] = []
+    with slurm.slurmrestd() as path:
+        async with tls_server(context, path, received) as port:
+            settings = SlurmSettings(
+                requests_per_minute=OFTEN,
+                idle_requests_per_minute=OFTEN,
+                folder=str(tmp_path / "shared"),
+                rest_url=f"https://localhost:{port}",
+            )
+            (tmp_path / "home").mkdir()
+            paths = Paths(str(tmp_path / "home"))
+            async with gateway(paths, settings, clock=time.time, commands=SlurmCommands(environ)) as made:
+                row = made.site.about().rest
+                assert row is not None and row.url == settings.rest_url
+                assert (row.version, bool(row.problem)) == (
+                    (PARSERS[version][0], False) if is_known else ("", True)
+                )
+                assert is_known or "certificate verify failed" in row.problem
+                assert any(job.request.name == "both" for job in made.cluster.state.jobs.values())
+    assert (token.encode() in b"".join(received)) is is_known
+
+
+def certificate(folder: Path) -> tuple[Path, ssl.SSLContext]:
+    """Make an authority, and a certificate of it for localhost. Return the file of the authority and the server's context."""
+    authority, key, server = folder / "authority.pem", folder / "key.pem", folder / "server.pem"
+    new_key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+    openssl(
+        "req",
+        "-x509",
+        *new_key,
+        "-keyout",
+        f"{key}.ca",
+        "-out",
+        authority,
+        "-subj",
+        "/CN=atlas",
+        "-days",
+        "2",
+    )
+    openssl("req", *new_key, "-keyout", key, "-out", f"{server}.request", "-subj", "/CN=localhost")
+    (folder / "names").write_text("subjectAltName=DNS:localhost\n")
+    signs = ("-CA", authority, "-CAkey", f"{key}.ca", "-extfile", folder / "names", "-days", "2")
+    openssl("x509", "-req", "-in", f"{server}.request", *signs, "-out", server)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(server, key)
+    return authority, context
+
+
+def openssl(*words: str | Path) -> None:
+    subprocess.run(["openssl", *map(str, words)], check=True, capture_output=True)
+
+
+@asynccontextmanager
+async def tls_server(context: ssl.SSLContext, path: Path, received: list[bytes]) -> AsyncIterator[int]:
+    """Pass requests over TLS on to a Unix socket, keep them in `received`, and yield the port."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        rest_reader, rest_writer = await asyncio.open_unix_connection(path)
+        head = await reader.readuntil(b"\r\n\r\n")
+        received.append(head)
+        rest_writer.write(head)
+        while data := await rest_reader.read(65536):
+            writer.write(data)
+        rest_writer.close()
+        writer.close()
+
+    async with await asyncio.start_server(serve, "localhost", 0, ssl=context) as server:
+        yield server.sockets[0].getsockname()[1]
 
 
 async def test_an_answer_since_a_time_has_all_jobs_again(

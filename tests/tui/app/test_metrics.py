@@ -365,10 +365,12 @@ async def test_a_wide_page_shows_the_curve_beside_the_log(folder: Path) -> None:
 
 async def test_a_log_without_metrics_has_no_curve_beside_it(folder: Path) -> None:
     async with run_app(folder, size=(120, 40)) as ui:
-        await ui.cluster.submit("hosts", argv=("hostname",))
+        await ui.cluster.submit(
+            "tokenize", argv=("hostname",)
+        )  # A simulated job of this name writes no metrics.
         await ui.shows("● R")
         await ui.press("enter")
-        await ui.shows("[Log]", "gpu01: hosts", "requested")
+        await ui.shows("[Log]", "gpu01: tokenize", "requested")
         assert "No values to plot" not in ui.text() and "v Next" not in ui.line(-1)
         await ui.press("v")
         await ui.shows("[Log]")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.tui.app.app_pilot import run_app
+from tests.tui.app.app_pilot import ME, run_app
 
 from warpdeck.model import GpuRequest, Resources
 from warpdeck.protocol.node_rows import GpuRow, NodeRow
@@ -46,7 +46,7 @@ async def test_all_gpus_of_the_selected_job_are_highlighted(folder: Path) -> Non
     async with run_app(folder) as ui:
         await ui.cluster.submit("three", resources=Resources(gpus=GpuRequest(per_node=3)))
         await ui.press("2")
-        await ui.shows("3 of 8 GPUs allocated", "= this job", "1 root")
+        await ui.shows("3 of 8 GPUs allocated", "= this job", f"1 {ME}")
         await ui.until(lambda: ui.text().count("%=") == 3, "its three GPUs pointed out")
         await ui.press("l", "l", "l")
         await ui.until(lambda: ui.text().count("%=") == 0, "a free one under the cursor")

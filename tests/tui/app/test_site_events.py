@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from tests.tui.app.app_pilot import run_app
 
+from warpdeck.model.config_edit import Amendment
+from warpdeck.protocol import requests
 from warpdeck.protocol.job_rows import EventRow
 from warpdeck.protocol.node_rows import NodeEventRow
 from warpdeck_tui.screens.nodes import NodesScreen
@@ -73,15 +75,25 @@ async def test_a_drain_is_an_event_that_leads_to_the_map_at_that_moment(folder: 
         await ui.press("6")
         await ui.shows("[Partitions]")
         ui.app.screen.show_tab("events")  # type: ignore[attr-defined]
-        await ui.shows("[Events]", "drained: dust", "submitted")
+        await ui.shows("[Events]", "drained by ", ": dust", "submitted")
         await ui.press("slash")
         await ui.type("drain")
         await ui.press("enter")
         await ui.hides("submitted")
-        await ui.shows("drained: dust")
+        await ui.shows(": dust")
         await ui.press("enter")
         await ui.until(lambda: isinstance(ui.app.screen, NodesScreen), "the map")
         await ui.until(lambda: getattr(ui.app.screen, "moment", None) is not None, "a time in the past")
+
+
+async def test_a_change_of_the_configuration_names_its_user_and_the_settings(folder: Path) -> None:
+    async with run_app(folder) as ui:
+        lab = Amendment(path=("accounts", "lab"), values={"shares": 3})
+        await ui.app.core.ask(requests.Amend(changes=(lab,)))
+        await ui.press("6")
+        await ui.shows("[Partitions]")
+        ui.app.screen.show_tab("events")  # type: ignore[attr-defined]
+        await ui.shows("[Events]", "changed by ", "accounts.lab: added")
 
 
 async def test_escape_clears_the_filter_of_events_first(folder: Path) -> None:

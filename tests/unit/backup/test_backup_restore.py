@@ -180,6 +180,28 @@ def test_the_counter_of_another_site_is_not_taken_over(home: Path, folder: Path)
     assert put_back(home, folder / "x").after.next_job_id == 11
 
 
+def test_a_restored_database_can_shrink_and_a_standby_begins_anew(home: Path, folder: Path) -> None:
+    change(
+        home,
+        "INSERT INTO meta VALUES ('batch', '7 abc')",
+        "UPDATE requests SET data = data || zeroblob(9000)",
+    )
+    back_up(home, folder / "x")
+    put_back(home, folder / "x", force=True)
+    with contextlib.closing(sqlite3.connect(home / "state.db")) as db:
+        assert db.execute("PRAGMA auto_vacuum").fetchone()[0] == 2
+        assert db.execute("PRAGMA freelist_count").fetchone()[0] == 0
+        assert db.execute("SELECT COUNT(*) FROM meta WHERE key = 'batch'").fetchone()[0] == 0
+
+
+def test_the_secret_of_the_site_is_kept_if_the_backup_has_none(home: Path, folder: Path) -> None:
+    back_up(home, folder / "x")
+    change(home, "INSERT INTO meta VALUES ('site_secret', 'abc')")
+    put_back(home, folder / "x")
+    with contextlib.closing(sqlite3.connect(home / "state.db")) as db:
+        assert db.execute("SELECT value FROM meta WHERE key = 'site_secret'").fetchone() == ("abc",)
+
+
 def test_the_higher_epoch_is_kept(home: Path, folder: Path) -> None:
     change(home, """INSERT INTO meta VALUES ('start', '{"epoch": 3}')""")
     back_up(home, folder / "x")

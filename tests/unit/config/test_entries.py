@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from warpdeck.config import Config, changes, decode, entries, write
 from warpdeck.config.decode import convert, entry_type, field_types, form_of, is_table
-from warpdeck.config.tables import Table
+from warpdeck.config.tables import Private, Table
 
 NAMES = st.text("abcXYZ019_-.é", min_size=1, max_size=6)
 FORMS: dict[str, st.SearchStrategy[Any]] = {
@@ -43,6 +43,8 @@ def values_of(name: str, kind: Any) -> st.SearchStrategy[Any]:
         return st.sampled_from(get_args(kind))
     if "tuple" in str(kind) and "int" in str(kind):
         return st.lists(st.integers(0, 200), max_size=3).map(tuple)
+    if name == "private_data":
+        return st.lists(st.sampled_from(get_args(Private)), max_size=3).map(tuple)
     if "tuple" in str(kind):
         return st.lists(NAMES, max_size=3).map(tuple)
     plain = {bool: st.booleans(), str: NAMES, datetime: st.just(datetime(2027, 1, 2, 3, 4, 5))}

@@ -431,10 +431,6 @@ def test_a_change_is_made_after_a_yes(own_site: CommandSite, data: str, is_added
         ),
         ("sacctmgr dump cluster", "sacctmgr: error: dump is not supported: "),
         ("sacctmgr add cluster x", "sacctmgr: error: add cluster is not supported: "),
-        (
-            "sacctmgr -i add user bob account=ml adminlevel=admin",
-            "sacctmgr: error: adminlevel=admin is not supported: ",
-        ),
     ],
 )
 def test_other_commands_are_refused(site: CommandSite, line: str, err: str) -> None:

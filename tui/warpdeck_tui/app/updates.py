@@ -69,7 +69,7 @@ class Updates:
 
     def linked(self, welcome: Welcome) -> None:
         self._board.user, self._board.away = welcome.user, ""
-        self._board.use_limits(welcome.impossible)
+        self._board.use_limits(welcome.impossible, is_admin=welcome.admin)
         self._board.restart()
         self._refresher.redraw()
         self._refresher.hurry()  # draw the first rows at once, without waiting for the refresh interval

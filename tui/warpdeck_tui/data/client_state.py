@@ -34,6 +34,8 @@ class Scheduler(NamedTuple):
 
     engine: EngineRow = EngineRow()
     impossible: Mapping[str, str] = {}
+    is_admin: bool = False
+    """Whether the user is an administrator."""
 
     @property
     def is_own(self) -> bool:
@@ -89,9 +91,9 @@ class ClientState:
         """Begin a new subscription. Rows that it does not send before its `ready` delta are then removed."""
         self._told_jobs, self._told_nodes = set(), set()
 
-    def use_limits(self, impossible: Mapping[str, str]) -> None:
-        """Replace the requests that the scheduler cannot perform."""
-        self.scheduler = self.scheduler._replace(impossible=impossible)
+    def use_limits(self, impossible: Mapping[str, str], *, is_admin: bool = False) -> None:
+        """Replace the requests that the scheduler cannot perform, and the user's rights on the site."""
+        self.scheduler = self.scheduler._replace(impossible=impossible, is_admin=is_admin)
 
     def use_engine(self, engine: EngineRow) -> None:
         """Replace the description of the scheduler, with the age of its data."""

@@ -67,6 +67,12 @@ class Keyboard:
         self._number = 0
         self._busy = False
         self._opening: Worker[None] | None = None
+        self._typed_at = time.monotonic()
+
+    @property
+    def rested_s(self) -> float:
+        """Number of seconds since the last key."""
+        return time.monotonic() - self._typed_at
 
     @property
     def is_idle(self) -> bool:
@@ -75,6 +81,7 @@ class Keyboard:
 
     async def take(self, event: Typed) -> None:
         """Add a key or a paste to the queue."""
+        self._typed_at = time.monotonic()
         self._waiting.append(event)
         await self.go_on()
 

@@ -94,6 +94,9 @@ class AssociationReader:
         self._default_accounts: dict[str, str] = {}
         self._cluster_qos = ""
         self.qos: dict[str, tables.Qos] = {}
+        self.users: dict[str, tables.SiteUser] = {}
+        self._coordinators: dict[str, dict[str, None]] = {}
+        """The coordinators of each account. A dump also names the accounts below."""
 
     def take(self, text: str, file: str) -> None:
         """Read a dump of sacctmgr or a table of its QoS. The first line shows the kind of file.
@@ -122,7 +125,8 @@ class AssociationReader:
             default = account.default_qos
             if default and names is not None and default not in names:
                 names = (*names, default)
-            made[name] = msgspec.structs.replace(account, users=users, qos=names)
+            coordinators = tuple(self._coordinators.get(name, ()))
+            made[name] = msgspec.structs.replace(account, users=users, qos=names, coordinators=coordinators)
         return made
 
     def _is_default(self, user: str, account: str) -> bool:
@@ -178,10 +182,11 @@ class AssociationReader:
         owner = f"user {name} of account {account}"
         if fields.get("partition"):
             self._notes.add(owner, "was limited to one partition; imported for all partitions")
-        if fields.get("adminlevel", "none").lower() not in ("none", "not set"):
-            self._notes.add(
-                f"AdminLevel of user {name}", "root and the controller's user are the only admins"
-            )
+        match fields.get("adminlevel", "").lower():
+            case "operator" | "administrator" as level if name != "root":
+                self.users[name] = tables.SiteUser(admin_level=level)
+        for coordinated in filter(None, fields.get("coordinator", "").split(",")):
+            self._coordinators.setdefault(coordinated, {})[name] = None
         self._default_accounts.setdefault(name, fields.get("defaultaccount", account))
         self._accounts[account].users.setdefault(
             name,

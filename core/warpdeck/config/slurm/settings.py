@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -34,7 +34,6 @@ UNSUPPORTED = {
     "jobrequeue": "each job decides with --requeue or --no-requeue",
     "overtimelimit": "jobs always end at their time limit",
     "enforcepartlimits": "a job that its partition can never run is always rejected at submission",
-    "privatedata": "visibility is fixed: all users see the queue, only owners see output and scripts",
     "disablerootjobs": "root can always submit jobs",
     "powerparameters": "powering nodes down is not supported",
     "suspendprogram": "powering nodes down is not supported",
@@ -147,7 +146,16 @@ class SiteReader:
                 unkillable_s=float(max(1, self._read("unkillablesteptimeout", values.whole, 60))),
             ),
             health=self._health(),
+            access=tables.Access(private_data=self._private_data()),
         )
+
+    def _private_data(self) -> tuple[tables.Private, ...]:
+        named = [word for word in self._get("privatedata").lower().split(",") if word and word != "none"]
+        known = [word for word in get_args(tables.Private) if word in named or "all" in named]
+        for word in named:
+            if word not in known and word != "all":
+                self._notes.add(f"PrivateData={word}", "there are no cloud nodes")
+        return tuple(known)
 
     def _hooks(self) -> tables.Hooks:
         timeout_s = self._read("prologepilogtimeout", values.whole, 60)
@@ -293,6 +301,6 @@ USED = values.word_set(
     " schedulertype schedulerparameters dependencyparameters preempttype preemptmode preemptexempttime"
     " accountingstorageenforce licenses killwait minjobage defmempercpu prolog epilog prologepilogtimeout tmpfs unkillablesteptimeout"
     " taskprolog taskepilog mpidefault healthcheckprogram healthcheckinterval"
-    " jobcontainertype namespacetype"
+    " jobcontainertype namespacetype privatedata"
 )
 """Keys that are converted to values of the tables."""

@@ -93,6 +93,7 @@ def _whole(
         partitions=partitions,
         accounts=accounts,
         qos=qos,
+        users=associations.users,
     )
 
 

@@ -192,6 +192,7 @@ class NodeDrained(msgspec.Struct, frozen=True, kw_only=True):
     name: NodeName
     reason: str
     gpus: tuple[int, ...] = ()
+    user: str = ""
 
 
 class NodeResumed(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ import os
 import pwd
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
-from warpdeck.config import Config, Decoded, Site, build_site, changes, load
+from warpdeck.config import Config, Decoded, Site, SiteRights, build_site, changes, load, rights_by_user
 from warpdeck.controller.state.state import State
 
 from .wakeup import Wakeup
@@ -53,6 +53,8 @@ class RulesInForce:
     def __init__(self, config: Config, groups_of: GroupsOf = unix_groups) -> None:
         self.config = config
         self.site: Site = build_site(config)
+        self.rights: Mapping[str, SiteRights] = rights_by_user(config)
+        """The rights of the users who have more than an ordinary one."""
         self._groups_of = groups_of
         self._members: dict[str, set[str]] = {}
 
@@ -83,6 +85,7 @@ class RulesInForce:
         """Put another configuration in force, and return a description of each change."""
         found = changes(self.config, config)
         self.config = config
+        self.rights = rights_by_user(config)
         self._members = {group: self._members.get(group, set()) for group in self.groups_named()}
         self._build()
         return found
@@ -118,6 +121,11 @@ class SiteRules:
     def config(self) -> Config:
         """The configuration in force."""
         return self._in_force.config
+
+    @property
+    def rights(self) -> Mapping[str, SiteRights]:
+        """The rights of the users who have more than an ordinary one."""
+        return self._in_force.rights
 
     def update_usage(self) -> None:
         """Update `state.site`, which holds the rules in force and the usage of all users and accounts."""

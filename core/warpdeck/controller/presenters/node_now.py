@@ -74,6 +74,7 @@ def common_fields(state: State, now: NodeNow) -> dict[str, Any]:
         "hostname": node.hostname,
         "reason": now.reason,
         "reason_at": node.reason_at_unix or None,
+        "reason_user": node.reason_user if now.reason == node.reason else "",
         "cpus": node.cpus,
         "cpus_used": now.cpus_used,
         "cpu_pct": reading.cpu_pct if reading else None,

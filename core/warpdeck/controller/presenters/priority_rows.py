@@ -85,8 +85,8 @@ def weights_by_part(weights: Weights) -> dict[str, float]:
     return {name: float(weight) for name, weight in named.items() if weight}
 
 
-def share_rows(site: Site) -> list[ShareRow]:
-    """Return the account tree.
+def share_rows(site: Site, coordinators: Mapping[str, list[str]] = {}) -> list[ShareRow]:
+    """Return the account tree. `coordinators` are the coordinators of each account.
 
     Parents come before their children, and siblings are ordered by their level fairshare.
     """
@@ -110,6 +110,7 @@ def share_rows(site: Site) -> list[ShareRow]:
             description=site.account_descriptions.get(row.account, ("", ""))[0],
             organization=site.account_descriptions.get(row.account, ("", ""))[1],
             qos=_names(allowed.get((row.account, row.user))),
+            coordinators=[] if row.user else coordinators.get(row.account, []),
         )
         for row in rows
     ]

@@ -41,9 +41,14 @@ class _NodeSnapshot(NamedTuple):
 class GaugeCollector(Collector):
     """The data of one scrape."""
 
-    def __init__(self, state: State, counters: LoopCounters, *, clients: int) -> None:
+    def __init__(
+        self, state: State, counters: LoopCounters, *, clients: int, hides_jobs: bool = False
+    ) -> None:
+        """Create the collector. With `hides_jobs`, the GPUs do not name the jobs that hold them."""
         self._jobs = [state.jobs[job_id] for job_id in (*state.index.active, *state.index.pending)]
-        self._nodes = [_node_part(state, state.nodes[name]) for name in sorted(state.nodes)]
+        self._nodes = [
+            _node_part(state, state.nodes[name], hides_jobs=hides_jobs) for name in sorted(state.nodes)
+        ]
         self._counters = counters
         self._clients = clients
 
@@ -111,8 +116,9 @@ def _family(name: str, help_text: str, rows: Iterable[tuple[str, float | None]])
             yield f"{name}{labels}{float(value)!r}\n"
 
 
-def _node_part(state: State, node: Node) -> _NodeSnapshot:
-    holders = {index: state.jobs[job_id].label() for index, job_id in gpu_holders(state, node.name).items()}
+def _node_part(state: State, node: Node, *, hides_jobs: bool) -> _NodeSnapshot:
+    held = {} if hides_jobs else gpu_holders(state, node.name)
+    holders = {index: state.jobs[job_id].label() for index, job_id in held.items()}
     return _NodeSnapshot(node_now(state, node), holders)
 
 

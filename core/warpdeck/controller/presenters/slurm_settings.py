@@ -60,7 +60,7 @@ def settings(state: State, config: Config) -> dict[str, str]:
         "PriorityWeightJobSize": str(weights.job_size),
         "PriorityWeightPartition": str(weights.partition),
         "PriorityWeightQOS": str(weights.qos),
-        "PrivateData": "none",
+        "PrivateData": ",".join(config.access.private_data) or "none",
         "Prolog": config.hooks.prolog,
         "PrologEpilogTimeout": f"{config.hooks.timeout_s:.0f}",
         # This value is shown for every containment method, because no process can escape any of them.

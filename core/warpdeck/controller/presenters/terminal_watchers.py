@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from warpdeck.config import Config
 from warpdeck.model import Job
-from warpdeck.ports.caller import Principal, is_namesake, may_control
+from warpdeck.ports.caller import Principal, is_namesake, may_access
 
 
 def may_watch(principal: Principal, job: Job, config: Config) -> bool:
     """Return whether this user may read the job's terminal."""
-    if may_control(principal, job):
+    if may_access(principal, job):
         return True
     if config.interactive.watch == "account":
         account = config.accounts.get(job.request.account)

@@ -10,7 +10,7 @@ from warpdeck.controller.events.events import Effect, HolderLeft, HolderSeen, Ou
 from warpdeck.controller.state.state import replace
 from warpdeck.controller.state.transaction import Transaction
 from warpdeck.model import ExitStatus, Job, JobState
-from warpdeck.ports.caller import NOT_YOURS, may_control, owner_text
+from warpdeck.ports.caller import NOT_YOURS, may_access, owner_text
 
 from .job_commands import end_job
 
@@ -31,7 +31,7 @@ def release_by_client(txn: Transaction, event: HolderLeft) -> Outcome:
         raise UserError(
             f"job {event.job_id} is not an allocation", f"cancel it with `warpdeck cancel {event.job_id}`"
         )
-    if not may_control(event.principal, job):
+    if not may_access(event.principal, job):
         raise UserError(
             f"job {job.label()} belongs to {owner_text(event.principal, job)}, not to {event.principal.user}",
             code=NOT_YOURS,

@@ -13,6 +13,7 @@ from warpdeck.controller.state.deadlines import is_held
 from warpdeck.controller.state.state import replace
 from warpdeck.controller.state.transaction import Transaction
 from warpdeck.model import Job, JobId, Request
+from warpdeck.ports.caller import may_access
 
 from .job_commands import on_each
 
@@ -46,4 +47,4 @@ def record(txn: Transaction, event: CodeRecorded) -> Outcome:
             released.append(job.id)
         return []
 
-    return replace(on_each(txn, event, take), replan=bool(released))
+    return replace(on_each(txn, event, take, may=may_access), replan=bool(released))

@@ -13,7 +13,7 @@ from warpdeck.controller.state.state import replace
 from warpdeck.controller.state.transaction import Transaction
 from warpdeck.model import Job
 from warpdeck.model.annotations import Annotations
-from warpdeck.ports.caller import Principal, may_control, owner_text
+from warpdeck.ports.caller import Principal, is_administrator, may_read, owner_text
 
 from .job_commands import reload_ended
 
@@ -38,9 +38,9 @@ def annotate(txn: Transaction, event: CommentUpdated) -> Outcome:
 
 def check_rights(principal: Principal, job: Job, changed: dict[str, str | int]) -> None:
     """Raise UserError if the caller may not change these fields of the job."""
-    if principal.admin:
+    if is_administrator(principal):
         return
-    if not may_control(principal, job):
+    if not may_read(principal, job):  # As in Slurm, a coordinator may not.
         raise UserError(
             f"job {job.label()} belongs to {owner_text(principal, job)}, not to {principal.user}",
             code="not_owner",

@@ -25,7 +25,7 @@ from warpdeck.controller.state.transaction import Transaction
 from warpdeck.model import Job, JobId, JobState, Ranges, split_ranges
 from warpdeck.model.ranges import format_ranges, without_steps
 from warpdeck.notation.values.job_ids import parse_job_id
-from warpdeck.ports.caller import Principal, may_control, owner_text
+from warpdeck.ports.caller import Principal, coordinates, may_access, may_control, owner_text
 
 from .naming import JobReferences
 
@@ -147,13 +147,11 @@ def _hold_one(txn: Transaction, job: Job, event: Held) -> list[Effect]:
 def set_held(txn: Transaction, job: Job, principal: Principal, *, for_owner: bool = False) -> Job:
     """Hold a job.
 
-    Only an administrator can release a job that root held, or that an administrator held for another user.
-    With `for_owner`, the owner can also release the job.
+    The owner cannot release a job that root, an operator or a coordinator held, unless they held it `for_owner`.
     """
-    by_admin = job.held_by_admin or (
-        principal.admin and (principal.uid == ROOT_UID or principal.uid != job.uid)
-    )
-    if principal.admin and for_owner:
+    is_other = principal.uid == ROOT_UID or principal.uid != job.uid
+    by_admin = job.held_by_admin or (coordinates(principal, job) and is_other)
+    if coordinates(principal, job) and for_owner:
         by_admin = False
     if job.held and by_admin is job.held_by_admin:
         return job
@@ -165,7 +163,7 @@ def _release_one(
     txn: Transaction, job: Job, principal: Principal, revisions: RequestRevisions
 ) -> list[Effect]:
     _check_unfinished(job)
-    if job.held_by_admin and not principal.admin:
+    if job.held_by_admin and not coordinates(principal, job):
         raise UserError(
             f"job {job.label()} is held by an admin", "ask an administrator to release it", code="denied"
         )
@@ -244,7 +242,7 @@ def _requeue_one(txn: Transaction, job: Job, event: Requeued) -> list[Effect]:
 
 def notify(txn: Transaction, event: NotifyJob) -> Outcome:
     """Show a line of text to the users of running jobs, on the first node of each job."""
-    return on_each(txn, event, lambda job: _notify_one(job, event))
+    return on_each(txn, event, lambda job: _notify_one(job, event), may=may_access)
 
 
 def _notify_one(job: Job, event: NotifyJob) -> list[Effect]:
@@ -331,8 +329,18 @@ def _tasks_of(job: Job) -> Ranges:
     return job.pending_tasks if task is None else ((task, task, 1),)
 
 
-def on_each(txn: Transaction, command: JobCommand, act: Callable[[Job], list[Effect]]) -> Outcome:
-    """Apply `act` to every named job. An error for one job is reported and does not affect the others."""
+def on_each(
+    txn: Transaction,
+    command: JobCommand,
+    act: Callable[[Job], list[Effect]],
+    *,
+    may: Callable[[Principal, Job], bool] = may_control,
+) -> Outcome:
+    """Apply `act` to every named job. An error for one job is reported and does not affect the others.
+
+    `may` decides whether the caller has the right to it.
+    """
+    own = partial(_own, may=may)
     effects: list[Effect] = []
     labels: list[str] = []
     errors: list[str] = []
@@ -346,7 +354,7 @@ def on_each(txn: Transaction, command: JobCommand, act: Callable[[Job], list[Eff
         savepoint = txn.savepoint()
         try:
             found = _found(txn, references, command, reference)
-            follows, failed = _on_some(txn, found, partial(_own, principal, reference, act))
+            follows, failed = _on_some(txn, found, partial(own, principal, reference, act))
             parts[reference] = _parts(reference, found, failed)
             if len(failed) == len(found):
                 raise failed[0][1]
@@ -389,7 +397,14 @@ def _not_theirs(principal: Principal, reference: str, job: Job) -> UserError:
     )
 
 
-def _own(principal: Principal, reference: str, act: Callable[[Job], list[Effect]], job: Job) -> list[Effect]:
-    if not may_control(principal, job):
+def _own(
+    principal: Principal,
+    reference: str,
+    act: Callable[[Job], list[Effect]],
+    job: Job,
+    *,
+    may: Callable[[Principal, Job], bool],
+) -> list[Effect]:
+    if not may(principal, job):
         raise _not_theirs(principal, reference, job)
     return act(job)

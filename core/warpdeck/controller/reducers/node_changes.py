@@ -53,11 +53,18 @@ def drain(txn: Transaction, event: NodeDrained) -> Outcome:
     if event.gpus:
         drains = {each.uuid: each for each in node.gpu_drains}
         for uuid in _gpus_named(node, event.gpus):
-            drains[uuid] = GpuDrain(uuid=uuid, reason=event.reason, at_unix=txn.now)
+            drains[uuid] = GpuDrain(uuid=uuid, reason=event.reason, at_unix=txn.now, user=event.user)
         txn.put_node(replace(node, gpu_drains=tuple(drains.values())))
     else:
         txn.put_node(
-            replace(node, drained=True, drain_checks=(), reason=event.reason, reason_at_unix=txn.now)
+            replace(
+                node,
+                drained=True,
+                drain_checks=(),
+                reason=event.reason,
+                reason_at_unix=txn.now,
+                reason_user=event.user,
+            )
         )
     return Outcome()
 
@@ -75,7 +82,7 @@ def resume(txn: Transaction, event: NodeResumed) -> Outcome:
     else:
         known_gpus = tuple(gpu.uuid for gpu in node.gpus)
         resumed = replace(node, drained=False, drain_checks=(), gpu_drains=(), known_gpus=known_gpus)
-        txn.put_node(replace(resumed, reason="", reason_at_unix=txn.now))
+        txn.put_node(replace(resumed, reason="", reason_at_unix=txn.now, reason_user=""))
     return Outcome()
 
 

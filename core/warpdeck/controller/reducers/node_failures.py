@@ -20,7 +20,9 @@ def drain_permanently(txn: Transaction, name: NodeName, reason: str) -> None:
     if not reason or node is None or (node.drained and not node.drain_checks):
         return
     log.warning("%s is drained: %s", name, reason)
-    txn.put_node(replace(node, drained=True, drain_checks=(), reason=reason, reason_at_unix=txn.now))
+    txn.put_node(
+        replace(node, drained=True, drain_checks=(), reason=reason, reason_at_unix=txn.now, reason_user="")
+    )
 
 
 def drain_until_passed(txn: Transaction, name: NodeName, check: str, *, reason: str) -> bool:
@@ -34,5 +36,9 @@ def drain_until_passed(txn: Transaction, name: NodeName, check: str, *, reason: 
     if check not in node.drain_checks and (node.drain_checks or not node.drained):
         log.warning("%s is drained: %s", name, reason)
         checks = tuple(sorted({*node.drain_checks, check}))
-        txn.put_node(replace(node, drained=True, drain_checks=checks, reason=reason, reason_at_unix=txn.now))
+        txn.put_node(
+            replace(
+                node, drained=True, drain_checks=checks, reason=reason, reason_at_unix=txn.now, reason_user=""
+            )
+        )
     return True

@@ -162,9 +162,13 @@ def _drain_node(
     if found == node.drain_checks:
         return (replace(node, reason=reason) if differs_in_words(reason, node.reason) else node), []
     if not found:
-        return replace(node, drained=False, drain_checks=(), reason="", reason_at_unix=now), []
+        return replace(
+            node, drained=False, drain_checks=(), reason="", reason_at_unix=now, reason_user=""
+        ), []
     new_problems = [_failure(check) for check in failing if check.name not in node.drain_checks]
-    return replace(node, drained=True, drain_checks=found, reason=reason, reason_at_unix=now), new_problems
+    return replace(
+        node, drained=True, drain_checks=found, reason=reason, reason_at_unix=now, reason_user=""
+    ), new_problems
 
 
 def _notify_jobs(txn: Transaction, node: Node, problem: HealthProblem, rules: HealthRules) -> list[Effect]:

@@ -215,7 +215,11 @@ def _drain_unknown_job(txn: Transaction, name: NodeName, job_id: int) -> None:
         reason = (
             f"Job {job_id} runs here, but its record could not be read. Resume the node when it has ended."
         )
-        txn.put_node(replace(node, drained=True, drain_checks=(), reason=reason, reason_at_unix=txn.now))
+        txn.put_node(
+            replace(
+                node, drained=True, drain_checks=(), reason=reason, reason_at_unix=txn.now, reason_user=""
+            )
+        )
 
 
 def _handle_stale_report(job: Job | None, name: NodeName, job_report: wire.JobReport) -> list[Effect]:

@@ -30,7 +30,7 @@ from warpdeck.controller.state.transaction import Transaction
 from warpdeck.model import ExitStatus, Job, JobCurve, JobId, JobState, Link, NodeName
 from warpdeck.model.step import Step, StepPart, StepShare, TaskEnd
 from warpdeck.policy.step_placement import Busy, StepLayout, lay_out
-from warpdeck.ports.caller import NOT_YOURS, may_control, owner_text
+from warpdeck.ports.caller import NOT_YOURS, may_access, may_control, owner_text
 from warpdeck_agent.wire import steps as wire
 
 from .allocations import release
@@ -65,7 +65,7 @@ def plan_step(state: State, event: StepRequested) -> StepLayout:
     job = state.jobs.get(event.job_id)
     if job is None:
         raise UserError(f"job {event.job_id} is not known", "see `warpdeck queue`", code="not_found")
-    if not may_control(event.principal, job):
+    if not may_access(event.principal, job):
         raise UserError(
             f"job {job.label()} belongs to {owner_text(event.principal, job)}",
             "only its owner may start steps in it",
@@ -151,7 +151,7 @@ def created_before(state: State, event: StepRequested) -> Step | None:
     Returns None if there is none.
     """
     job = state.jobs.get(event.job_id)
-    if not event.nonce or job is None or not may_control(event.principal, job):
+    if not event.nonce or job is None or not may_access(event.principal, job):
         return None
     steps = state.steps.get(event.job_id, {}).values()
     return next((step for step in steps if step.nonce == event.nonce), None)

@@ -20,7 +20,7 @@ from warpdeck.model.ranges import MAX_RANGES
 from warpdeck.notation.request.large_parts import size_of, split
 from warpdeck.notation.values.arrays import MAX_TASKS
 from warpdeck.policy import parse_constraint
-from warpdeck.ports.caller import Principal
+from warpdeck.ports.caller import Principal, is_administrator, is_operator
 
 from .hetjob_components import as_components, check_components, component_of
 from .job_commands import reload_ended
@@ -96,7 +96,7 @@ def _checked(txn: Transaction, request: Request, principal: Principal) -> Reques
     _check_array(request)
     _check_rights(request, principal)
     check_times(request, txn.now)
-    if not principal.admin or request.priority == 0:
+    if not is_operator(principal) or request.priority == 0:
         # As in Slurm, a priority in the script of an ordinary user is ignored.
         request = replace(request, priority=None)
     parse_constraint(request.resources.constraint)
@@ -140,11 +140,11 @@ def _make(txn: Transaction, request: Request, principal: Principal, component: C
 
 
 def _check_rights(request: Request, principal: Principal) -> None:
-    if principal.admin:
+    if is_administrator(principal):
         return
     if request.admin_comment:
         raise UserError("only admins can set the admin comment", "use --comment", code="denied")
-    if request.nice < 0:
+    if request.nice < 0 and not is_operator(principal):
         raise UserError(
             "only admins can use a negative --nice", "remove it, or use a positive value", code="nice"
         )

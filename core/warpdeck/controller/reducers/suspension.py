@@ -15,7 +15,7 @@ from warpdeck.controller.state.state import replace
 from warpdeck.controller.state.transaction import Transaction
 from warpdeck.controller.state.view import fits_now
 from warpdeck.model import Allocation, Job, JobState, NodeName
-from warpdeck.ports.caller import Principal
+from warpdeck.ports.caller import Principal, is_operator
 from warpdeck_agent.wire.messages import RESUMED, SUSPENDED
 
 from .job_commands import is_with_its_leader, on_each
@@ -37,7 +37,7 @@ def resume(txn: Transaction, event: Resumed) -> Outcome:
 
 
 def _check_admin(principal: Principal) -> None:
-    if not principal.admin:
+    if not is_operator(principal):
         hint = "ask an administrator; `warpdeck hold` keeps waiting jobs from starting"
         raise UserError("only admins can suspend and resume jobs", hint, code="denied")
 

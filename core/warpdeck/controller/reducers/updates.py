@@ -24,7 +24,7 @@ from warpdeck.controller.state.view import Namesakes, waiting_limit_s
 from warpdeck.model import ArraySpec, Dependencies, Job, JobState, Request, Resources
 from warpdeck.model.change import JobChange
 from warpdeck.model.request import MAX_LIMIT_S
-from warpdeck.ports.caller import Principal
+from warpdeck.ports.caller import Principal, is_administrator, is_operator, may_access, owns
 
 from .job_commands import on_each, set_held
 from .submitting import check_reservation, check_times
@@ -38,6 +38,8 @@ NEXT_START = frozenset({"deadline_unix", "max_switches", "switches_wait_s", "tim
 LIMIT = frozenset({"time_limit_s", "time_limit_more_s", "end_at_unix"})
 AFTERWARDS = frozenset({"comment", "admin_comment"})
 """Fields that may change after the job has ended."""
+OF_FILES = frozenset({"output", "chdir"})
+"""Fields that decide which files a job writes as its user. In Slurm, operators may change them, too."""
 OF_RESOURCES = frozenset(Resources.__struct_fields__)
 OF_REQUEST = frozenset(Request.__struct_fields__)
 
@@ -103,11 +105,24 @@ def _check_hold(job: Job, change: JobChange) -> None:
 
 
 def _check_rights(job: Job, change: JobChange, principal: Principal, txn: Transaction) -> None:
-    if principal.admin:
+    if change.changed_fields() & OF_FILES and not may_access(principal, job):
+        raise _denied("only its owner can change where a job runs and writes its output")
+    if is_administrator(principal):
         return
-    request = job.request
     if change.admin_comment is not msgspec.UNSET:
         raise _denied("only admins can set the admin comment")
+    if is_operator(principal):
+        return
+    is_moved = isinstance(change.account, str) and change.account not in principal.coordinates
+    if is_moved and not owns(principal, job):
+        sentence = f"{principal.user} does not coordinate account {change.account}"
+        raise UserError(sentence, "ask an administrator", code="not_owner")
+    _check_ordinary(job, change, txn)
+
+
+def _check_ordinary(job: Job, change: JobChange, txn: Transaction) -> None:
+    """Raise UserError for a change that needs the rights of an operator."""
+    request = job.request
     if isinstance(change.nice, int) and change.nice < min(0, request.nice):
         raise _denied("only admins can use a negative --nice")
     if change.priority is not msgspec.UNSET and change.priority != 0:

@@ -31,6 +31,7 @@ def next_condition(
         at_unix=now,
         drained=node.drained,
         reason=node.reason if node.drained else "",
+        drained_by=node.reason_user if node.drained else "",
         down=down,
         down_reason=link_text if down else "",
         gpu_drains=node.gpu_drains,

@@ -12,6 +12,7 @@ from warpdeck.controller.presenters import limit_use, priority_rows, site_tables
 from warpdeck.controller.state.state import State
 from warpdeck.engines.shared.job_lookup import JobLookup
 from warpdeck.model import JobId, JobState
+from warpdeck.model.admin_level import AdminLevel
 from warpdeck.ports.caller import Caller
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol import results
@@ -28,14 +29,15 @@ class NativeAccounting:
     clock: Callable[[], float]
 
     async def priorities(self, caller: Caller, message: ask.Priorities) -> results.PriorityList:
-        named = [(await self.lookup.find(word)).id for word in message.ids]
+        seen = self.lookup.visibility(caller.who)
+        named = [(await self.lookup.seen(caller.who, word)).id for word in message.ids]
         for job_id in named:
             self._check_pending(job_id)
         self.rules.update_usage()
         rows = await self.forecaster.priorities(self.state, job_ids=named if message.ids else None)
         settings = self.state.site.settings
         return results.PriorityList(
-            jobs=rows,
+            jobs=seen.priorities(rows),
             weights=priority_rows.weights_by_part(settings.weights),
             queue_order="promised" if settings.backfill == "conservative" else settings.queue_order,
         )
@@ -43,11 +45,23 @@ class NativeAccounting:
     async def shares(self, caller: Caller, message: ask.Shares) -> results.ShareTree:
         self.rules.update_usage()
         site = self.state.site
-        return results.ShareTree(shares=priority_rows.share_rows(site), half_life_s=site.half_life_s)
+        rights = sorted(self.rules.rights.items())
+        coordinators: dict[str, list[str]] = {}
+        for user, each in rights:
+            for account in each.coordinates:
+                coordinators.setdefault(account, []).append(user)
+        levels = {user: str(each.level) for user, each in rights if each.level is not AdminLevel.NONE}
+        seen = self.lookup.visibility(caller.who)
+        return results.ShareTree(
+            shares=seen.shares(priority_rows.share_rows(site, coordinators)),
+            half_life_s=site.half_life_s,
+            admin_levels=seen.admin_levels(levels),
+        )
 
     async def limit_use(self, caller: Caller, message: ask.LimitUse) -> results.LimitUseList:
         self.rules.update_usage()
-        return results.LimitUseList(uses=limit_use.use_rows(self.state, self.clock()))
+        rows = limit_use.use_rows(self.state, self.clock())
+        return results.LimitUseList(uses=self.lookup.visibility(caller.who).uses(rows))
 
     async def qos(self, caller: Caller, message: ask.QosList) -> results.QosLevels:
         return results.QosLevels(qos=site_tables.qos_rows(self.rules.config))

@@ -78,11 +78,12 @@ def native_engine(
         jobs=_jobs(controller, site, lookup),
         submissions=submissions,
         orders=NativeOrders(state=state, store=store, apply=apply, lookup=lookup, submissions=submissions),
-        nodes=_nodes(controller, records),
+        nodes=_nodes(controller, records, lookup),
         history=StateHistory(
             state=state,
             store=store,
             search=records,
+            lookup=lookup,
             curve_reader=CurveReader(state=state, store=store, fleet=controller.fleet, lookup=lookup),
             clock=clock,
         ),
@@ -128,12 +129,13 @@ def _jobs(controller: Controller, site: NativeSite, lookup: JobLookup) -> StateJ
     )
 
 
-def _nodes(controller: Controller, records: RecordSearch) -> NativeNodes:
+def _nodes(controller: Controller, records: RecordSearch, lookup: JobLookup) -> NativeNodes:
     state, fleet, clock, apply = controller.state, controller.fleet, controller.clock, controller.apply
     return NativeNodes(
         state=state,
         apply=apply,
         clock=clock,
+        lookup=lookup,
         past_nodes=PastNodes(store=controller.store, fleet=fleet, records=records, clock=clock),
         timelines=Timelines(state=state, store=controller.store, records=records, clock=clock),
         health_check=HealthCheck(

@@ -11,7 +11,7 @@ import msgspec
 
 from warpdeck._version import __version__
 from warpdeck.base.controller_starts import fenced_sentence
-from warpdeck.config import Decoded, rewrite, write
+from warpdeck.config import Decoded, SiteRights, check_amendments, rewrite, text_for
 from warpdeck.controller.launch.tree_collection import TreeCollector
 from warpdeck.controller.loop.scheduler_statistics import SchedulerStatistics
 from warpdeck.controller.loop.site_claim import SiteClaim
@@ -19,8 +19,9 @@ from warpdeck.controller.loop.site_rules import SiteRules
 from warpdeck.controller.presenters import site_tables, slurm_settings
 from warpdeck.controller.state.reservations import reservations
 from warpdeck.controller.state.state import State
+from warpdeck.engines.shared.visibility import Visibility
 from warpdeck.model import Link
-from warpdeck.ports.caller import Caller, Principal, require_admin
+from warpdeck.ports.caller import Caller, Principal, require_operator
 from warpdeck.ports.engine import CHANGES, Action, SiteSummary
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol import results
@@ -32,6 +33,7 @@ log = logging.getLogger("warpdeck.api")
 
 MOST_UNREADABLE = 20
 """Maximum number of unreadable database rows that a summary lists."""
+ORDINARY = SiteRights()
 EVERYTHING: dict[Action, str] = dict.fromkeys(Action, "")
 Reload = Callable[[str], Awaitable[tuple[list[str], Decoded]]]
 """Puts the configuration of a file into force and returns the changes. Raises UserError."""
@@ -56,6 +58,12 @@ class NativeSite:
     @property
     def identity(self) -> str:
         return self.state.controller_id
+
+    def with_rights(self, who: Principal) -> Principal:
+        rights = self.rules.rights.get(who.user, ORDINARY)
+        if rights is ORDINARY or who.admin:
+            return who
+        return msgspec.structs.replace(who, level=rights.level, coordinates=rights.coordinates)
 
     def capabilities(self) -> Mapping[Action, str]:
         if problem := self._fence():
@@ -94,12 +102,14 @@ class NativeSite:
     async def diagnosis(self, caller: Caller, message: ask.Diagnosis) -> results.SchedulerDiagnosis:
         now, index = self.clock(), self.state.index
         if message.reset:
-            require_admin(caller.who)
+            require_operator(caller.who)
             self.statistics.reset(now)
-        queue = {"now": now, "waiting": len(index.pending), "running": len(index.active)}
+        users = Visibility(caller.who, self.rules.config).by_user(self.statistics.as_dict()["users"])
+        queue = {"users": users, "now": now, "waiting": len(index.pending), "running": len(index.active)}
         return msgspec.convert(self.statistics.as_dict() | queue, results.SchedulerDiagnosis)
 
     async def partitions(self, caller: Caller, message: ask.Partitions) -> results.PartitionList:
+        Visibility(caller.who, self.rules.config).require("partitions")
         self.rules.update_usage()
         config = self.rules.config
         rows = site_tables.partition_rows(self.state, config)
@@ -108,7 +118,8 @@ class NativeSite:
     async def reservations(self, caller: Caller, message: ask.Reservations) -> results.ReservationList:
         self.rules.update_usage()
         now = self.clock()
-        rows = site_tables.reservation_rows(reservations(self.state, now), now)
+        seen = Visibility(caller.who, self.rules.config).reservations(reservations(self.state, now))
+        rows = site_tables.reservation_rows(seen, now)
         return results.ReservationList(reservations=rows)
 
     async def licenses(self, caller: Caller, message: ask.Licenses) -> results.LicenseList:
@@ -126,13 +137,17 @@ class NativeSite:
 
     async def config(self, caller: Caller, message: ask.ConfigInForce) -> results.ConfigText:
         lines = [(list(path), line) for path, line in self.rules.lines.items()]
-        return results.ConfigText(file=self.config_path, text=write(self.rules.config), lines=lines)
+        text = text_for(caller.who, self.rules.config)
+        return results.ConfigText(file=self.config_path, text=text, lines=lines)
 
     async def reload(self, caller: Caller, message: ask.Reload) -> results.Reloaded:
         return await self._reloaded()
 
     async def amend(self, caller: Caller, message: ask.Amend) -> results.Reloaded:
         async with self.amending:
+            check_amendments(caller.who, message.changes, self.rules.config)
+            if message.only_asks:
+                return results.Reloaded()
             await asyncio.to_thread(rewrite, self.config_path, message.changes, in_force=self.rules.config)
             log.info("configuration: amended by %s", caller.who.user)
             return await self._reloaded()

@@ -11,8 +11,10 @@ from warpdeck.controller.presenters.terminal_watchers import may_watch
 from warpdeck.controller.state.state import State
 from warpdeck.model import Job, JobId, count_tasks, has_task
 from warpdeck.notation.values.job_ids import may_mean, parse_job_id
-from warpdeck.ports.caller import NOT_YOURS, Principal, may_control, owner_text
+from warpdeck.ports.caller import NOT_YOURS, Principal, may_access, may_read, owner_text
 from warpdeck.ports.ports import Store
+
+from .visibility import Visibility
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,22 +39,36 @@ class JobLookup:
             for job in (*self.state.named(number), *await self.finished([number])):
                 if job.array_task_id == tasks[0][0] or has_task(job.pending_tasks, tasks[0][0]):
                     return job
-        raise UserError(f"job {reference} is not known", "see `warpdeck queue --all`", code="not_found")
+        raise _unknown(reference)
+
+    def visibility(self, who: Principal) -> Visibility:
+        """Return what the caller may see of others."""
+        return Visibility(who, self.config())
+
+    async def seen(self, who: Principal, reference: str) -> Job:
+        """Return the job that "12" or "12_3" names, if it exists for the caller. Raises UserError."""
+        job = await self.find(reference)
+        if not self.visibility(who).sees(job):
+            raise _unknown(reference)
+        return job
+
+    async def read(self, who: Principal, reference: str) -> Job:
+        """Return the job if the caller may see its script and its details. Raises UserError."""
+        job = await self.seen(who, reference)
+        if not may_read(who, job):
+            raise _not_yours(who, reference, job)
+        return job
 
     async def visible(self, who: Principal, reference: str) -> Job:
         """Return the job if the caller may see its output. Raises UserError."""
-        job = await self.find(reference)
-        if not may_control(who, job):
-            raise UserError(
-                f"job {reference} belongs to {owner_text(who, job)}",
-                "only its owner can see this",
-                code=NOT_YOURS,
-            )
+        job = await self.seen(who, reference)
+        if not may_access(who, job):
+            raise _not_yours(who, reference, job)
         return job
 
     async def watched(self, who: Principal, reference: str) -> Job:
         """Return the job if the caller may watch its terminal. Raises UserError."""
-        job = await self.find(reference)
+        job = await self.seen(who, reference)
         if not may_watch(who, job, self.config()):
             raise UserError(
                 f"job {reference} belongs to {owner_text(who, job)}",
@@ -83,3 +99,12 @@ class JobLookup:
             if not members or members[0].request.array is not None:
                 found.update({job.id: job for job in await self.store.named(number)})
         return tuple(job for job in found.values() if job.is_finished and job.id not in state.jobs)
+
+
+def _unknown(reference: str) -> UserError:
+    return UserError(f"job {reference} is not known", "see `warpdeck queue --all`", code="not_found")
+
+
+def _not_yours(who: Principal, reference: str, job: Job) -> UserError:
+    sentence = f"job {reference} belongs to {owner_text(who, job)}"
+    return UserError(sentence, "only its owner can see this", code=NOT_YOURS)

@@ -23,10 +23,12 @@ from warpdeck.engines.shared.selection import named_by, tests_of
 from warpdeck.model import Job, JobId, JobState, state_named
 from warpdeck.model.step import Step
 from warpdeck.notation.values.job_ids import parse_job_id
-from warpdeck.ports.caller import Principal, may_control
+from warpdeck.ports.caller import Principal, may_read
 from warpdeck.ports.engine import RecordPage
 from warpdeck.ports.ports import Store
 from warpdeck.protocol import requests as ask
+
+from .visibility import Visibility
 
 PAGE_JOBS = 500
 """Number of jobs in one page. Each may have some dozens of steps, and the size of a frame is limited."""
@@ -109,11 +111,12 @@ class RecordSearch:
     store: Store
 
     async def pages(
-        self, message: ask.Records, *, who: Principal, now: float
+        self, message: ask.Records, *, who: Principal, seen: Visibility, now: float
     ) -> AsyncGenerator[RecordPage, None]:
         """Yield the rows of the records page by page. Raises UserError."""
-        show = row_maker(self.state, message.fields or JOB_FIELDS, now=now)
-        async for jobs, is_last in self.jobs(message):
+        show = seen.job_rows(row_maker(self.state, message.fields or JOB_FIELDS, now=now))
+        async for found, is_last in self.jobs(message):
+            jobs = [job for job in found if seen.sees(job)] if seen.hides_jobs else found
             rows: list[dict[str, Any]] = show(jobs)
             if message.steps:
                 await self._add_steps(jobs, rows)
@@ -180,7 +183,7 @@ class RecordSearch:
         page: list[dict[str, Any]] = []
         size = 0
         for job, row in zip(jobs, rows, strict=True):
-            own = may_control(who, job)
+            own = may_read(who, job)
             script = (await with_stored_parts(job, self.store)).request.script if own else ""
             if page and size + len(script) > PAGE_SCRIPT_CHARACTERS:
                 yield RecordPage(page, is_last=False)

@@ -26,6 +26,7 @@ from .job_lookup import JobLookup
 from .resubmit import check_owner, variables_of
 from .selection import Selection
 from .subscriptions import Changes, RowsOfEnds
+from .visibility import Visibility
 
 MAX_ROWS = 100_000
 """Maximum number of jobs in one answer."""
@@ -58,11 +59,12 @@ class StateJobs:
         return Principal(user=job.user, uid=job.uid)
 
     async def rows(self, caller: Caller, message: ask.Jobs) -> Rows[JobRow | dict[str, Any]]:
-        show = row_maker(self.state, message.fields, now=self.clock())
-        return LazyRows(await self._selected(message), show)
+        seen = self.lookup.visibility(caller.who)
+        show = seen.job_rows(row_maker(self.state, message.fields, now=self.clock()))
+        return LazyRows(await self._selected(message, seen), show)
 
     async def detail(self, caller: Caller, message: ask.JobInfo) -> JobDetail:
-        job = await self.lookup.visible(caller.who, message.job)
+        job = await self.lookup.read(caller.who, message.job)
         journal = await self.store.journal(job.id)
         if job.id != job.array_job_id:
             journal = [*await self._array_journal(job.array_job_id), *journal][-MAX_EVENTS:]
@@ -89,26 +91,29 @@ class StateJobs:
         return [*lines[:1], *(line for line in lines[1:] if line.at_unix < last.start_at_unix)]
 
     async def environment(self, caller: Caller, message: ask.JobEnvironment) -> JobVariables:
-        job = await self.lookup.find(message.job)
+        job = await self.lookup.seen(caller.who, message.job)
         check_owner(job, who=caller.who)
         return variables_of(await with_whole_request(job, self.store))
 
     async def forecast(self, caller: Caller, message: ask.Forecast) -> ForecastRow:
-        return await self.forecaster.of_job(self.state, await self.lookup.find(message.job))
+        job = await self.lookup.seen(caller.who, message.job)
+        return self.lookup.visibility(caller.who).forecast(await self.forecaster.of_job(self.state, job))
 
     async def steps(self, caller: Caller, message: ask.Steps) -> Rows[LiveStep]:
-        return live_steps(self.state, Selection(message))
+        return live_steps(self.state, Selection(message, self.lookup.visibility(caller.who)))
 
     def changes(self, caller: Caller, message: ask.Subscribe) -> AsyncGenerator[DeltaPage, None]:
-        return self.change_feed.pages(message)
+        return self.change_feed.pages(message, self.lookup.visibility(caller.who))
 
     def ends(self, caller: Caller, message: ask.AwaitEnds) -> RowsOfEnds:
-        return RowsOfEnds(self.end_waiters, message, row_maker(self.state, message.fields, now=self.clock()))
+        show = row_maker(self.state, message.fields, now=self.clock())
+        shown = self.lookup.visibility(caller.who).job_rows(show)
+        return RowsOfEnds(self.end_waiters, message, shown)
 
-    async def _selected(self, message: ask.Jobs) -> list[Job]:
+    async def _selected(self, message: ask.Jobs, seen: Visibility) -> list[Job]:
         """Return the newest jobs that match the request, oldest first."""
         state, limit = self.state, min(message.limit, MAX_ROWS)
-        wanted = Selection(message)
+        wanted = Selection(message, seen)
         if message.ids and not message.finished:
             found = {job.id: job for number in wanted.numbers for job in state.named(JobId(number))}
         else:

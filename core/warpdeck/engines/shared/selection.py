@@ -9,13 +9,15 @@ from warpdeck.model import Job, JobState, Ranges, has_task, split_ranges, state_
 from warpdeck.notation.values.job_ids import may_mean, parse_job_id
 from warpdeck.protocol import requests as ask
 
+from .visibility import Visibility
+
 Test = Callable[[Job], bool]
 
 
 class Selection:
     """The filters of one request. A job must pass all filters that are given."""
 
-    def __init__(self, message: ask.Jobs | ask.Steps) -> None:
+    def __init__(self, message: ask.Jobs | ask.Steps, seen: Visibility) -> None:
         """Parse the filters. Raises UserError for an invalid state or id."""
         ids = [parse_job_id(word) for word in message.ids]
         self.numbers = tuple(dict.fromkeys(number for number, _ in ids))
@@ -29,6 +31,7 @@ class Selection:
             *([lambda job: job.state in states] if states else []),
             *([named_by(message.ids)] if ids else []),
             *tests_of(message),
+            *([seen.sees] if seen.hides_jobs else []),
         ]
 
     def has(self, job: Job) -> bool:

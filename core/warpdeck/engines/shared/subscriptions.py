@@ -23,6 +23,8 @@ from warpdeck.protocol.node_rows import NodeRow
 from warpdeck.protocol.results import Delta, Ends
 from warpdeck.protocol.site_rows import EngineRow
 
+from .visibility import Visibility
+
 DELTA_INTERVAL_S = 0.1
 """Minimum seconds between two sets of changes for one subscriber."""
 DELTA_ROWS = 500
@@ -71,7 +73,7 @@ class Changes:
     watched: Callable[[], AbstractContextManager[None]]
     clock: Callable[[], float]
 
-    async def pages(self, message: ask.Subscribe) -> AsyncGenerator[DeltaPage, None]:
+    async def pages(self, message: ask.Subscribe, seen: Visibility) -> AsyncGenerator[DeltaPage, None]:
         """Yield all rows, then changes forever. A page is a function that builds it."""
         listener, ready = self.hub.listen(), False
         told: EngineRow | None = None
@@ -86,7 +88,7 @@ class Changes:
                         some, jobs = jobs[:DELTA_ROWS], jobs[DELTA_ROWS:]
                         some_nodes, nodes = nodes[: ask.NODE_PAGE_ROWS], nodes[ask.NODE_PAGE_ROWS :]
                         last = not jobs and not nodes
-                        yield partial(self._delta, message, some, some_nodes, ready=last and not ready)
+                        yield partial(self._delta, message, seen, some, some_nodes, ready=last and not ready)
                         ready = ready or last
                     await listener.changed.wait()
                     await asyncio.sleep(DELTA_INTERVAL_S)
@@ -94,7 +96,13 @@ class Changes:
             self.hub.leave(listener)
 
     async def _delta(
-        self, message: ask.Subscribe, jobs: Sequence[JobId], nodes: Sequence[NodeName], *, ready: bool
+        self,
+        message: ask.Subscribe,
+        seen: Visibility,
+        jobs: Sequence[JobId],
+        nodes: Sequence[NodeName],
+        *,
+        ready: bool,
     ) -> Delta:
         """Return one page of changes.
 
@@ -105,25 +113,29 @@ class Changes:
         gone_jobs: list[int] = []
         gone_nodes: list[str] = []
 
+        show = seen.job_rows(lambda some: [job_row(state, job) for job in some])
+
         def job_rows(some: Sequence[JobId]) -> list[JobRow]:
-            rows = []
+            rows: list[Job] = []
             for job_id in some:
                 job = state.jobs.get(job_id)
                 if job is None or (job.is_finished and (job.end_at_unix or 0.0) < since):
                     gone_jobs.append(job_id)
                 elif message.user in (None, job.user):
-                    rows.append(job_row(state, job))
-            return rows
+                    rows.append(job)
+            return show(rows)
 
         def node_rows(some: Sequence[NodeName]) -> list[NodeRow]:
             rows = {name: self.nodes.row(name) for name in some}
             gone_nodes.extend(name for name, row in rows.items() if row is None)
-            return [row for row in rows.values() if row is not None]
+            return [seen.node(row, state) for row in rows.values() if row is not None]
 
         return Delta(
             jobs=await in_slices(jobs, job_rows) if "jobs" in message.topics else [],
             gone_jobs=gone_jobs,
-            nodes=await in_slices(nodes, node_rows) if "nodes" in message.topics else [],
+            nodes=await in_slices(nodes, node_rows)
+            if "nodes" in message.topics and seen.allows("nodes")
+            else [],
             gone_nodes=gone_nodes,
             ready=ready,
             engine=self.about(),

@@ -6,7 +6,7 @@ A site without slurmdbd has no shares, limits and QoS. Its tables are empty.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from warpdeck.base.errors import UserError
 from warpdeck.base.passwd import name_of
@@ -34,18 +34,21 @@ from .reading.priority_tables import (
 PRIORITY_S = 120.0
 SHARES_S = 600.0
 LIMITS_S = 300.0
+USER_LIMITS_S = 20.0
 QOS_S = 3600.0
-"""Seconds for which the answers are kept."""
+"""Seconds for which the answers are kept. The use of limits is read sooner after a job of the user has started or ended."""
 ASSOC_MGR = ("scontrol", "show", "assoc_mgr", "flags=assoc,qos")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class SlurmAccounting:
     """The `EngineAccounting` of a gateway."""
 
     cluster: Cluster
     lookup: JobLookup
     kept: KeptAnswers
+    _counted: tuple[frozenset[JobId], str] = field(default=(frozenset(), ""), init=False)
+    """The running jobs of the user when the use of limits was read, and the answer."""
 
     async def priorities(self, caller: Caller, message: ask.Priorities) -> results.PriorityList:
         """Return the waiting jobs by priority. sprio adds the parts of the priorities; it leaves out held jobs."""
@@ -76,9 +79,14 @@ class SlurmAccounting:
     async def limit_use(self, caller: Caller, message: ask.LimitUse) -> results.LimitUseList:
         if not self.cluster.has_accounting:
             return results.LimitUseList(uses=[])
-        return results.LimitUseList(
-            uses=use_rows(read_holders(await self.kept.read(*ASSOC_MGR, keep_s=LIMITS_S), name_of))
-        )
+        state = self.cluster.state
+        running = frozenset(each for each in state.index.active if state.jobs[each].uid == self.cluster.uid)
+        counted, before = self._counted
+        keep_s = LIMITS_S if running == counted else USER_LIMITS_S
+        text = await self.kept.read(*ASSOC_MGR, keep_s=keep_s)
+        if text is not before:
+            self._counted = running, text
+        return results.LimitUseList(uses=use_rows(read_holders(text, name_of)))
 
     async def qos(self, caller: Caller, message: ask.QosList) -> results.QosLevels:
         if not self.cluster.has_accounting:

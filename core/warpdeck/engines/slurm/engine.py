@@ -36,7 +36,7 @@ from .gpus.gathered import Gathered
 from .gpus.readings import GpuReadings
 from .gpus.samplers import Samplers
 from .history.accounting import INTERVAL_S, Accounting
-from .history.curves import NoCurves
+from .history.curves import Recorder, SlurmCurves
 from .jobs import SlurmJobs
 from .nodes.node_looks import NodeLooks
 from .nodes.nodes import SlurmNodes
@@ -71,6 +71,7 @@ class Gateway:
     cluster: Cluster
     poller: Poller
     gpu_readings: GpuReadings
+    recorder: Recorder
     commands: SlurmCommands
     allowance: Allowance
     settings: SlurmSettings
@@ -153,7 +154,8 @@ async def gateway(
             user=pwd.getpwuid(cluster.uid).pw_name,
             interval_s=max(2.0, min(INTERVAL_S, 360 / settings.requests_per_minute)),
         )
-        gpu_readings = GpuReadings(cluster)
+        recorder = Recorder(cluster=cluster, clock=clock)
+        gpu_readings = GpuReadings(cluster, taken=recorder.take)
         poller.on_demand[Source.USAGE] = Gathered(cluster=cluster, commands=commands, readings=gpu_readings)
 
         async def after_queue(changes: JobChanges) -> None:
@@ -161,12 +163,13 @@ async def gateway(
             gpu_readings.forget_ended(changes)
 
         poller.after_queue = after_queue
-        async with poller.running(), accounting.running():
+        async with poller.running(), accounting.running(), recorder.running():
             await poller.first_look()
             yield Gateway(
                 cluster=cluster,
                 poller=poller,
                 gpu_readings=gpu_readings,
+                recorder=recorder,
                 commands=commands,
                 allowance=allowance,
                 settings=settings,
@@ -233,7 +236,8 @@ def _engine(
             state=cluster.state,
             store=cluster.store,
             search=RecordSearch(cluster.state, cluster.store),
-            curve_reader=NoCurves(),
+            lookup=made.lookup,
+            curve_reader=SlurmCurves(recorder=made.recorder, cluster=cluster, lookup=made.lookup),
             clock=clock,
         ),
         output=output,

@@ -50,6 +50,9 @@ class SlurmSite:
     def identity(self) -> str:
         return self.cluster.state.controller_id
 
+    def with_rights(self, who: Principal) -> Principal:
+        return who  # Slurm decides what its users may do.
+
     def capabilities(self) -> Mapping[Action, str]:
         return capabilities()
 

@@ -71,6 +71,9 @@ CHANGES: dict[type, Recorded] = {
     ask.Amend: Recorded(("changes",), ("changes",)),
     ask.Reload: Recorded(),
     ask.Shutdown: Recorded(),
+    ask.Takeover: Recorded(),
+    ask.StandbySet: Recorded(("target",), ("home", "mode", "keys")),
+    ask.StandbyRemove: Recorded(),
     ask.Diagnosis: Recorded(details=("reset",)),
 }
 """The requests that change something, with the form of their entries."""
@@ -96,7 +99,7 @@ class Finding(NamedTuple):
 def is_change(message: Any) -> bool:
     """Return whether the request changes something."""
     match message:
-        case ask.JobAnnotate():
+        case ask.JobAnnotate() | ask.Amend():
             return not message.only_asks
         case ask.Diagnosis():
             return message.reset

@@ -7,13 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from warpdeck.base.passwd import uid_of
 from warpdeck.slurm.format.units import MIB, gpus_text, gres_text
 
 from .field import Field, Row, sent
 from .node_states import complete_word, long_word, short_word, whole_word
 
 ADMIN = "root"
-"""User shown as the author of a node's reason."""
+"""User shown as the author of a reason that the controller gave itself."""
+
+
+def author(node: Row) -> str:
+    """Return the user who gave the node's reason."""
+    return str(node.get("reason_user") or ADMIN)
+
+
+def with_uid(name: str) -> str:
+    """Return a user's name with its uid, such as root(0)."""
+    uid = uid_of(name)
+    return name if uid is None else f"{name}({uid})"
 
 
 def _gres_used(node: Row) -> str:
@@ -76,7 +88,7 @@ NODE: dict[str, Field] = {
         "sockets threads weight"
     ),
     "address": Field("", lambda node: node["address"] or node["name"]),
-    "author": Field("", lambda node: ADMIN if node["reason"] else None),
+    "author": Field("", lambda node: author(node) if node["reason"] else None),
     "cpu_load": Field("", _cpu_load),
     "features": Field("", lambda node: ",".join(node["features"])),
     "free_memory": Field("", _free_mib),

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from warpdeck.base.cluster import CLUSTER_NAME as CLUSTER
 from warpdeck.slurm.format.account_tree import ROOT
 
+from .admin_levels import TITLES, level_change, split_level
 from .change_arguments import ChangeOptions
 from .change_messages import NOTHING_ADDED, ChangeRefused
 from .decision import AccountTables, Change, Decision, check_default, default_changes, put, section
@@ -63,6 +64,7 @@ def _new(names: Sequence[str], known: Collection[str]) -> list[str]:
 
 
 def _users(tables: AccountTables, wanted: ChangeOptions) -> Decision:
+    level, wanted = split_level(wanted)
     default = next(iter(wanted.where.get("defaultaccounts", [])), "")
     accounts = wanted.where.get("accounts") or ([default] if default else [])
     if not accounts:
@@ -85,7 +87,9 @@ def _users(tables: AccountTables, wanted: ChangeOptions) -> Decision:
         raise ChangeRefused(output=NOTHING_ADDED)
     new = [user for user in wanted.names if user not in {user for user, _ in tables.places(())}]
     description = section(" Adding User(s)", (f"  {user}" for user in new))
-    description += [" Settings =", f"  Default Account = {default}"] if default and new else []
+    own = [f"  Default Account = {default}"] if default and new else []
+    own += [f"  Admin Level     = {TITLES[level]}"] if level and new else []
+    description += section(" Settings =", own)
     description += [" Associations ="]
     description += [
         f"  U = {user[:9]:<9} A = {account[:10]:<10} C = {CLUSTER:<10}" for user, account in fresh
@@ -94,10 +98,11 @@ def _users(tables: AccountTables, wanted: ChangeOptions) -> Decision:
     changes = []
     for user, account in fresh:
         before = {"qos": tables.qos_of(account)}
-        own = values_for(wanted.settings, before, qos=tables.qos_names())
+        association = values_for(wanted.settings, before, qos=tables.qos_names())
         path = ("accounts", account, "users", user)
-        check_default(own, before, path)
-        changes.append(put(own, *path))
+        check_default(association, before, path)
+        changes.append(put(association, *path))
+    changes += [level_change(tables, user, level) for user in new if level]
     for user in wanted.names:
         changes += _defaults(tables, user, [account for each, account in fresh if each == user], default)
     return Decision(description, changes)

@@ -34,10 +34,10 @@ def parse_arguments(verb: str, entity: str, words: Iterable[str]) -> ChangeOptio
     where: dict[str, list[str]] = {}
     settings: list[GivenSetting] = []
     complaint = ""
-    sets = verb == "add"
+    sets = verb == "add" and entity != "coordinator"
     for word in words:
         if word.lower() in ("set", "where"):
-            sets = word.lower() == "set" or verb == "add"
+            sets = word.lower() == "set" or sets
             continue
         key, equals, text = word.partition("=")
         condition = meant(key, names(EDITABLE[entity].conditions)) if equals else "names"

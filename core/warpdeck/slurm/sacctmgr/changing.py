@@ -17,7 +17,7 @@ from warpdeck.notation.config.rules import values_of
 from warpdeck.slurm.console.console import CommandError, Console
 from warpdeck.slurm.fields.job_states import ENDED
 
-from . import record_comments
+from . import coordinators, record_comments
 from .adding import add
 from .change_arguments import ChangeOptions, parse_arguments
 from .change_messages import NOTHING_DELETED, NOTHING_MODIFIED, NOTHING_TO_SET, ChangeRefused
@@ -40,6 +40,9 @@ DISCARDED = " Changes Discarded\n"
 DENIED = """sacctmgr: error: Your user doesn't have privilege to perform this action
  Error with request: Access/permission denied
 """
+DENIED_LEVEL = """sacctmgr: error: You must be a super user to modify a users admin level
+ Error with request: Access/permission denied
+"""
 DENIED_TO_ADD = " Problem adding {}: Access/permission denied\n"
 MAX_LINE = 1000
 
@@ -49,7 +52,7 @@ def change(verb: str, words: Sequence[str], console: Console, *, given: set[str]
     word = words[0] if words else ""
     is_job = verb == "modify" and word and "job".startswith(word.lower())
     entity = "job" if is_job else editable_name(word)
-    if not entity:
+    if not entity or (verb, entity) == ("modify", "coordinator"):
         console.streams.err.write(
             f"No valid entity in {verb} command\nInput line must include {ENTITIES[verb]}\n"
         )
@@ -67,15 +70,36 @@ def change(verb: str, words: Sequence[str], console: Console, *, given: set[str]
             raise ChangeRefused(NOTHING_TO_SET)
         with console.controller.connect() as client:
             decided = _decide(verb, entity, wanted, client)
+            if verb != "add":
+                _check_rights(client, decided)
     except ChangeRefused as error:
         of_qos = entity == "qos" and str(error).startswith(UNKNOWN)
         console.streams.out.write(error.output)
         (console.streams.out if of_qos else console.streams.err).write(str(error))
         return 1
     console.streams.out.write("".join(f"{line}\n" for line in decided.description))
-    if _agreed(console, given):
+    if not _agreed(console, given):
+        return 0
+    try:
         _commit(decided, console)
+    except UserError as error:
+        if error.code != "not_admin":
+            raise
+        console.streams.err.write(DENIED_TO_ADD.format(EDITABLE[entity].plural))
+        return 1
     return 0
+
+
+def _check_rights(client: Any, decided: Decision) -> None:
+    """Raise ChangeRefused if the user may not make the changes. As in Slurm, they are not described then."""
+    try:
+        client.call("amend", changes=decided.changes, only_asks=True)
+    except UserError as error:
+        if error.code != "not_admin":
+            raise
+        of_levels = any(change["path"][0] == "users" for change in decided.changes)
+        is_operator = client.welcome.get("level") == "operator"
+        raise ChangeRefused(DENIED_LEVEL if of_levels and is_operator else DENIED) from error
 
 
 def _change_jobs(words: Sequence[str], console: Console, *, given: set[str]) -> int:
@@ -116,8 +140,10 @@ def _decide(verb: str, entity: str, wanted: ChangeOptions, client: Any) -> Decis
         raise ChangeRefused(
             DENIED_TO_ADD.format(EDITABLE[entity].plural) if verb == "add" else DENIED
         ) from error
-    tables = AccountTables(values_of(text, "accounts"), values_of(text, "qos"))
+    tables = AccountTables(values_of(text, "accounts"), values_of(text, "qos"), values_of(text, "users"))
     _check_clusters(verb, wanted.where.get("clusters", ()))
+    if entity == "coordinator":
+        return (coordinators.add if verb == "add" else coordinators.delete)(tables, wanted)
     if verb == "add":
         decided = add(entity, tables, wanted)
     elif verb == "modify":
@@ -186,5 +212,7 @@ def _commit(decided: Decision, console: Console) -> None:
         with console.controller.connect() as client:
             client.call("amend", changes=decided.changes)
     except UserError as error:
+        if error.code == "not_admin":
+            raise
         problems = str(error.details.get("problems", "")) or f"{error.message}\n{error.hint}".strip()
         raise CommandError(f"{problems}\nnothing was changed") from error

@@ -26,6 +26,8 @@ class AccountTables(NamedTuple):
 
     accounts: Mapping[str, Table]
     qos: Mapping[str, Table]
+    levels: Mapping[str, Table] = {}
+    """The tables of [users]: the admin level of each user who has one."""
 
     def account(self, name: str) -> str:
         """Return the account's name as written in the file, found in any case, or "" if there is none."""
@@ -43,6 +45,14 @@ class AccountTables(NamedTuple):
             for user in self.users_of(account)
             if (not wanted or user.lower() in wanted) and (not among or account.lower() in among)
         ]
+
+    def coordinators(self, account: str) -> list[str]:
+        """Return the users that the table of the account names as its coordinators."""
+        return list(self.accounts[account].get("coordinators", ()))
+
+    def user(self, name: str) -> str:
+        """Return the name of a user with an association as written in the file, found in any case, or ""."""
+        return next((user for user, _ in self.places([name])), "")
 
     def accounts_of(self, user: str) -> dict[str, Table]:
         """Return the accounts of a user, each with the user's table there."""

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable
 from warpdeck.base.cluster import CLUSTER_NAME as CLUSTER
 from warpdeck.slurm.format.account_tree import ROOT
 
+from . import coordinators
 from .change_arguments import NO_CONDITION, ChangeOptions
 from .change_messages import NOTHING_DELETED, ChangeRefused
 from .decision import (
@@ -50,7 +51,7 @@ def delete(entity: str, tables: AccountTables, wanted: ChangeOptions, *, active:
         gone = [path for path in gone if path[-1] in tables.qos]
         more = _without_qos(tables, [path[-1] for path in gone])
     else:
-        more = _next_defaults(tables, gone)
+        more = [*_next_defaults(tables, gone), *_without_rights(tables, gone)]
     if not gone:
         raise ChangeRefused(output=NOTHING_DELETED)
     if entity == "user":
@@ -117,6 +118,18 @@ def _next_defaults(tables: AccountTables, gone: list[Path]) -> list[Change]:
         if len(left) > 1 and not any(table.get("default") for table in left.values()):
             changes += default_changes(left, next(iter(left)), user)
     return changes
+
+
+def _without_rights(tables: AccountTables, gone: list[Path]) -> list[Change]:
+    """Return the changes that take the rights of deleted users away: their coordinated accounts and admin levels."""
+    users = {path[-1] for path in gone if len(path) == 4}
+    users |= {user for path in gone if len(path) == 2 for user in tables.users_of(path[-1])}
+    without = sorted(user for user in users if not _left(tables, user, gone))
+    kept = tables._replace(
+        accounts={name: table for name, table in tables.accounts.items() if ("accounts", name) not in gone}
+    )
+    levels = [drop("users", user) for user in without if user in tables.levels]
+    return [*coordinators.without(kept, without), *levels]
 
 
 def _without_qos(tables: AccountTables, gone: list[str]) -> list[Change]:

@@ -58,6 +58,8 @@ _OF_QOS = (
     "MinCPUsPerJob:7=MinCPUs MinPrioThresh:4 MinTRESPerJob:7=MinTRES PreemptMode:8 Preempt:7 PreemptExemptTime:8 "
     "Priority:3 RawUsage:7 UsageFactor:6 UsageThreshold:6"
 )
+LEVEL = "level"
+"""Kind of the value of AdminLevel, which is a setting of the user and not of an association."""
 _ASSOCIATION_FIELDS = {
     "Share": EntityField("shares", "share", "Fairshare"),
     "QOS": EntityField("qos", "qos", "QOS"),
@@ -104,19 +106,20 @@ EDITABLE: Mapping[str, Editable] = {
     "user": Editable(
         "users",
         "Names:1=names Users:1=names Clusters:1=clusters DefaultAccounts:8=defaultaccounts Accounts:2=accounts Acct:4=accounts",
-        _OF_ASSOCIATION,
-        _ASSOCIATION_FIELDS,
+        f"AdminLevel:2 {_OF_ASSOCIATION}",
+        {**_ASSOCIATION_FIELDS, "AdminLevel": EntityField("admin_level", LEVEL, "Admin Level")},
         {
-            "adminlevel": "root and the controller's user are the administrators",
             "partitions": "an association applies to all partitions",
             "wckeys": "wckeys do not exist here",
         },
+    ),
+    "coordinator": Editable(
+        "coordinator", "Names:1=names Users:1=names Accounts:1=accounts Acct:4=accounts", "", {}
     ),
 }
 _ONE_CLUSTER = "there is one cluster, and config.toml defines it"
 NOT_EDITABLE = {
     "cluster": _ONE_CLUSTER,
-    "coordinator": "only root and the controller's user change accounts",
     "federation": _ONE_CLUSTER,
     "resource": "licenses are defined in config.toml under [licenses]",
 }

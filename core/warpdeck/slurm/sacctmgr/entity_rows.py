@@ -9,7 +9,7 @@ from typing import Any
 
 from warpdeck.base.cluster import CLUSTER_NAME as CLUSTER
 from warpdeck.base.cluster import NORMAL_QOS
-from warpdeck.slurm.fields.node_fields import node_tres, tres_of_all
+from warpdeck.slurm.fields.node_fields import author, node_tres, tres_of_all, with_uid
 from warpdeck.slurm.fields.partition_fields import with_members
 from warpdeck.slurm.fields.reservation_fields import RESERVATION
 from warpdeck.slurm.format.account_tree import ROOT, in_tree
@@ -71,15 +71,27 @@ def user_rows(client: Any) -> list[Row]:
 
     `matching` reduces them to one row for each user if associations are not requested.
     """
+    shares = client.call("shares")
+    levels = {
+        ROOT: "Administrator",
+        **{user: level.title() for user, level in shares.get("admin_levels", {}).items()},
+    }
+    coordinated: dict[str, list[str]] = {}
+    for share in shares["shares"]:
+        for user in share.get("coordinators", ()):
+            coordinated.setdefault(user, []).append(share["account"])
     rows = [row for row in association_rows(client) if row["User"]]
+    here = {row["User"] for row in rows}
+    rows += [{"User": user, "Account": ""} for user in {*levels, *coordinated} - {ROOT} - here]
     defaults: dict[str, str] = {}
-    for row in sorted(rows, key=lambda row: not row["is default"]):
+    for row in sorted(rows, key=lambda row: not row.get("is default")):
         defaults.setdefault(row["User"], row["Account"])
     return [
         {
             **row,
             "Def Acct": defaults[row["User"]],
-            "Admin": "Administrator" if row["User"] == ROOT else "None",
+            "Admin": levels.get(row["User"], "None"),
+            "coordinates": ",".join(sorted(coordinated.get(row["User"], ()))),
         }
         for row in sorted(rows, key=lambda row: (row["User"], row["Account"]))
     ]
@@ -99,7 +111,8 @@ def _account(row: Mapping[str, Any]) -> Row:
     name = row["account"]
     if name == ROOT and not row["shares"]:
         return {"Descr": "default root account", "Org": name}
-    return {"Descr": row["description"] or name, "Org": row["organization"] or row["parent"] or name}
+    about = {"Descr": row["description"] or name, "Org": row["organization"] or row["parent"] or name}
+    return {**about, "coordinates": ",".join(row.get("coordinators", ()))}
 
 
 def qos_rows(client: Any) -> list[Row]:
@@ -169,7 +182,7 @@ def event_rows(client: Any) -> list[Row]:
             of_node = {"NodeName": node["name"], "State": state, "StateRaw": raw, "Reason": node["reason"]}
             tres = tres_text({**node_tres(node), "node": 1}, by_name=True)
             found.append(
-                {"Event": "Node", "EventRaw": "2", "User": "root(0)", "TRES": tres}
+                {"Event": "Node", "EventRaw": "2", "User": with_uid(author(node)), "TRES": tres}
                 | {**lasts, **of_node, **_times(node["reason_at"] or since, now)}
             )
     return found

@@ -22,7 +22,12 @@ FIELDS = {
     "States": "State", "Types": "Type", "Users": "User",
 }  # fmt: skip
 """Condition -> the field that it applies to. Other conditions match all rows."""
-OWN = {"user": ("User", "Def Acct", "Admin"), "account": ("Account", "Descr", "Org")}
+COORDINATED = "coordinates"
+"""Field with the accounts of a coordinator, or the coordinators of an account. It is printed with `withcoordinators` only."""
+OWN = {
+    "user": ("User", "Def Acct", "Admin", COORDINATED),
+    "account": ("Account", "Descr", "Org", COORDINATED),
+}
 """Fields that belong to the user or the account and not to an association."""
 LEVELS = ("none", "operator", "administrator")
 NOWHERE = dict.fromkeys(
@@ -49,7 +54,10 @@ def chosen(entity: str, rows: Sequence[Row], asked: ConditionOptions) -> list[Ro
     of_places = {fields[name]: asked.where[name] for name in asked.where if name in PLACES and name in fields}
     own = {field: values for field, values in own.items() if field not in of_places}
     fitting = [row for row in rows if _fits(row, own)]
-    return list(_of_owners(entity, key, fitting, of_places, linked="WithAssoc" in asked.flags))
+    owners = _of_owners(entity, key, fitting, of_places, linked="WithAssoc" in asked.flags)
+    if "WithCoordinators" in asked.flags:
+        return [{**row, "Coord Accounts": row[COORDINATED]} for row in owners]
+    return list(owners)
 
 
 def _of_owners(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from warpdeck.base.cluster import CLUSTER_NAME as CLUSTER
 from warpdeck.slurm.format.account_tree import ROOT
 
+from .admin_levels import level_change, split_level
 from .change_arguments import ChangeOptions
 from .change_messages import NOTHING_MODIFIED, NOTHING_TO_SET, ChangeRefused
 from .decision import (
@@ -26,7 +27,8 @@ ABOUT = frozenset({"description", "organization"})
 def modify(entity: str, tables: AccountTables, wanted: ChangeOptions) -> Decision:
     """Return the change of the selected entities. Raises ChangeRefused."""
     default = next(iter(wanted.where.get("defaultaccounts", [])), "")
-    if not wanted.settings and not default:
+    level, wanted = split_level(wanted) if entity == "user" else (None, wanted)
+    if not wanted.settings and not default and not level:
         raise ChangeRefused(NOTHING_TO_SET)
     paths = tables.selected(entity, wanted.names, wanted.where)
     changed: dict[Path, Values] = {}
@@ -38,6 +40,10 @@ def modify(entity: str, tables: AccountTables, wanted: ChangeOptions) -> Decisio
             changed[path] = values
     changes = [put(values, *path) for path, values in changed.items()]
     description = _DESCRIBE[entity](tables, changed)
+    if level:
+        users = list(dict.fromkeys(path[-1] for path in paths))
+        changes += [level_change(tables, user, level) for user in users]
+        description = [*section(" Modified users...", (f"  {user}" for user in users)), *description]
     if default:
         users = list(dict.fromkeys(path[-1] for path in paths))
         changes += _new_defaults(tables, users, default)

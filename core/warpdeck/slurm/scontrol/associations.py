@@ -65,13 +65,14 @@ def show_associations(session: ScontrolSession, words: Sequence[str]) -> None:
         session.console.streams.err.write(f"{complaint}\n")
         return
     with session.connect() as client:
-        shares = client.call("shares")["shares"]
+        tree = client.call("shares")
+        shares, levels = tree["shares"], tree.get("admin_levels", {})
         uses = client.call("limit_use")["uses"]
         tables = {row["name"]: row for row in client.call("qos")["qos"]}
     if shares or tables:
         tables = {NORMAL_QOS: NO_QOS, **tables}
     records = {
-        "users": _users(shares, asked.users),
+        "users": _users(shares, asked.users, levels),
         "assoc": _associations(shares, uses, asked),
         "qos": _qos(tables, uses, asked.qos, oneliner=session.oneliner),
     }
@@ -91,7 +92,7 @@ def show_associations(session: ScontrolSession, words: Sequence[str]) -> None:
             session.console.print_lines(block, between=" " if session.oneliner else "\n    ")
 
 
-def _users(shares: Sequence[Row], names: Sequence[str]) -> Iterator[list[str]]:
+def _users(shares: Sequence[Row], names: Sequence[str], levels: Mapping[str, str]) -> Iterator[list[str]]:
     defaults: dict[str, str] = {}
     for row in sorted(shares, key=lambda row: not row["default"]):
         if row["user"]:
@@ -99,7 +100,7 @@ def _users(shares: Sequence[Row], names: Sequence[str]) -> Iterator[list[str]]:
     for user, account in sorted(defaults.items()):
         if names and user.lower() not in names:
             continue
-        admin = "Administrator" if user == ROOT else "None"
+        admin = "Administrator" if user == ROOT else levels.get(user, "none").title()
         yield [f"UserName={_numbered(user)} DefAccount={account} DefWckey= AdminLevel={admin}"]
 
 

@@ -9,7 +9,7 @@ from warpdeck.base.passwd import uid_of
 from warpdeck.base.slurm_version import RELEASE
 from warpdeck.slurm.fields.field import Field, Row, sent, shaped
 from warpdeck.slurm.fields.key_lines import KeyLines
-from warpdeck.slurm.fields.node_fields import NODE
+from warpdeck.slurm.fields.node_fields import NODE, author
 from warpdeck.slurm.fields.partition_fields import PARTITION
 from warpdeck.slurm.fields.reservation_fields import RESERVATION
 from warpdeck.slurm.format.units import clock, moment
@@ -81,7 +81,7 @@ def _owner(name: str) -> str:
 
 
 def _reason(node: Row) -> str:
-    return f"{node['reason']} [root@{moment(node['reason_at'])}]" if node["reason"] else ""
+    return f"{node['reason']} [{author(node)}@{moment(node['reason_at'])}]" if node["reason"] else ""
 
 
 def _allowed(what: str) -> Field:

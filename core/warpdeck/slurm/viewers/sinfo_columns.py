@@ -13,7 +13,7 @@ from warpdeck.base.slurm_version import RELEASE
 from warpdeck.notation.values.durations import format_duration
 from warpdeck.notation.values.hostlist import collapse
 from warpdeck.slurm.fields.field import Row
-from warpdeck.slurm.fields.node_fields import NODE
+from warpdeck.slurm.fields.node_fields import NODE, with_uid
 from warpdeck.slurm.fields.node_states import rank
 from warpdeck.slurm.fields.partition_fields import PARTITION
 from warpdeck.slurm.format.format_strings import Fit, TextField, cut
@@ -121,7 +121,7 @@ def _of_nodes() -> dict[str, Print]:
         "gresused": of_node("GRES_USED", "", "gres_used", NULL),
         "allocmem": of_node("ALLOCMEM", "", "memory_used", "0"),
         "user": of_node("USER", "u", "author", UNKNOWN),
-        "userlong": of_node("USER", "U", "author", UNKNOWN, form=lambda name: f"{name}(0)"),
+        "userlong": of_node("USER", "U", "author", UNKNOWN, form=with_uid),
         "reservation": Print(
             "RESERVATION",
             "i",

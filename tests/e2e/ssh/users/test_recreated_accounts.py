@@ -42,8 +42,9 @@ REFUSALS = {
     "job_update": OTHER_UID, "job_annotate": OTHER_UID, "code_recorded": OTHER_UID,
     "node_add": ADMINS_ONLY, "node_drain": ADMINS_ONLY, "node_resume": ADMINS_ONLY, "node_rm": ADMINS_ONLY,
     "reservation_make": ADMINS_ONLY,
-    "reservation_rm": ADMINS_ONLY, "reload": ADMINS_ONLY, "amend": ADMINS_ONLY, "shutdown": ADMINS_ONLY, "config": ADMINS_ONLY,
-    "takeover": ADMINS_ONLY,
+    "reservation_rm": ADMINS_ONLY, "reload": ADMINS_ONLY, "amend": "has no right to change", "shutdown": ADMINS_ONLY,
+    "config": ADMINS_ONLY,
+    "takeover": ADMINS_ONLY, "standby_set": ADMINS_ONLY, "standby_rm": ADMINS_ONLY,
     "run": "", "salloc": "", "session": "", "put_tree": "",
 }  # fmt: skip
 """Requests that the new carol is refused, and the messages. The last four are about her own objects, with
@@ -235,7 +236,8 @@ def refused_messages(old: RecreatedSite) -> dict[str, list[dict[str, Any]]]:
         **{kind: [{"name": "x"}] for kind in ("node_resume", "node_rm", "reservation_rm")},
         "reservation_make": [{"reservation": reservation}],
         "amend": [{"changes": [{"path": ["accounts", "x"]}]}],
-        **{kind: [{}] for kind in ("reload", "shutdown", "config", "takeover")},
+        **{kind: [{}] for kind in ("reload", "shutdown", "config", "takeover", "standby_rm")},
+        "standby_set": [{"target": "root@127.0.0.1"}],
         "run": [{"words": ["--no-such-option"], "errors": 900}],
         **{kind: [{"words": ["--no-such-option"]}] for kind in ("salloc", "session")},
         "put_tree": [{"tree": "no tree", "sha256": "", "size_bytes": 1}],
@@ -275,7 +277,8 @@ def other_messages(old: RecreatedSite) -> dict[str, list[dict[str, Any]]]:
             {"name": "sacct", "words": ["-B", "-j", old.ended]},
         ],
         **{kind: [{}] for kind in ("status", "steps", "past", "past_costs", "events", "shares", "limit_use", "diagnosis", "partitions",
-             "reservations", "qos", "plugin_options", "licenses", "settings", "nodes", "node_check", "forwards", "subscribe")},
+             "reservations", "qos", "plugin_options", "licenses", "settings", "standby", "nodes", "node_check", "forwards",
+             "subscribe")},
     }  # fmt: skip
 
 

@@ -4,9 +4,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.support.core import BOB, Core, make_request
+from tests.support.core import ANN, BOB, Core, make_request
 
 from warpdeck.base.errors import UserError
+from warpdeck.config import Config
 from warpdeck.controller.events.events import Held, NodeDrained
 from warpdeck.controller.presenters.job_columns import (
     JOB_FIELDS,
@@ -18,6 +19,7 @@ from warpdeck.controller.presenters.job_columns import (
     row_maker,
 )
 from warpdeck.engines.shared.selection import Selection
+from warpdeck.engines.shared.visibility import Visibility
 from warpdeck.model import (
     ArraySpec,
     Dependencies,
@@ -60,7 +62,7 @@ def column(core: Core, job_id: int, name: str) -> Any:
 
 
 def chosen(core: Core, **filters: object) -> set[str]:
-    selection = Selection(msgspec.convert({"t": "jobs", "id": 1, **filters}, Jobs))
+    selection = Selection(msgspec.convert({"t": "jobs", "id": 1, **filters}, Jobs), Visibility(ANN, Config()))
     return {job.request.name for job in core.state.jobs.values() if selection.has(job)}
 
 

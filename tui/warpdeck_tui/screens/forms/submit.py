@@ -105,6 +105,8 @@ class NewJob(CompletedForm):
         """The errors that are shown."""
         self._asks = False
         """Whether the scheduler is being asked when the job would start."""
+        self._answered: Sheet | None = None
+        """The state of the form to which the shown expected start belongs."""
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog form"):
@@ -327,16 +329,22 @@ class NewJob(CompletedForm):
 
         One question is asked at a time. The last answer stays on the screen until the next one has come.
         """
-        asked, took_s = None, 0.0
+        took_s = 0.0
         try:
-            while asked is not self._sheet:
+            while not self.is_answered:
                 await asyncio.sleep(self._pause_s(took_s))
                 asked, begun = self._sheet, time.monotonic()
                 words, verdict = await self._expected_start(asked)
                 took_s = time.monotonic() - begun
                 show_verdict(self.query_one("#forecast", Static), words, verdict)
+                self._answered = asked
         finally:
             self._asks = False
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the expected start is shown for the present state of the form."""
+        return self._answered is self._sheet
 
     def _pause_s(self, took_s: float) -> float:
         if not cast(Deck, self.app).board.scheduler.is_own:

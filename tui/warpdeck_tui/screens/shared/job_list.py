@@ -40,6 +40,8 @@ from .preview import FIRST_COLUMNS, Preview
 TICK_S = 1.0
 RECENT_S = 0.9
 """Age in seconds up to which drawn times are recent enough."""
+RESTS_AFTER_S = 30.0
+"""Seconds without a key after which the times are drawn half as often."""
 MOST_MARKED = 1_000
 """Largest number of rows that can be marked at once. Each key processes all marks, and nobody reads a longer
 list before confirming.
@@ -226,8 +228,13 @@ class JobListScreen(DeckScreen):
         return True
 
     def _on_clock(self) -> None:
-        """Draw the rows again, unless an update has drawn them a moment ago."""
-        if time.monotonic() - self._drawn_at >= RECENT_S:
+        """Draw the rows again, unless an update has drawn them a moment ago.
+
+        After a while without a key, every second time is enough: each row of a running job shows a clock, so that drawing
+        them is most of the work of an app that nobody uses.
+        """
+        recent_s = RECENT_S if self.deck.keyboard.rested_s < RESTS_AFTER_S else RECENT_S + TICK_S
+        if time.monotonic() - self._drawn_at >= recent_s:
             self.tick()
 
     def tick(self) -> None:

@@ -32,7 +32,7 @@ REST_S = 0.15
 """Seconds for which the cursor must rest on a job before anything is requested about it."""
 TAIL_BYTES = 16 * 1024
 """Number of bytes at the end of a log that are shown and searched for metrics."""
-METRICS_S = 2.0
+METRICS_S = 4.0
 """Least number of seconds between two searches for metrics in a growing log."""
 LEAST_LOG_ROWS = 4
 MOST_FACTS = 0.7

@@ -75,7 +75,8 @@ def _state(node: NodeRow, now: float) -> list[Line]:
         lines.append(fact("reason", printable(node.reason), "warn"))
     if node.reason_at is not None:
         at = time.strftime("%a %H:%M", time.localtime(node.reason_at))
-        lines.append(fact("since", f"{at}, {age(now - node.reason_at)} ago"))
+        by = f" by {printable(node.reason_user)}" if node.reason_user else ""
+        lines.append(fact("since", f"{at}, {age(now - node.reason_at)} ago{by}"))
     lines += [
         fact(
             "check", f"{'' if check.gpu is None else f'GPU {check.gpu}: '}{printable(check.message)}", "warn"

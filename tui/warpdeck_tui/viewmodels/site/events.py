@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from warpdeck.protocol.audit_rows import AuditEntry
 from warpdeck.protocol.job_rows import EventRow
 from warpdeck.protocol.node_rows import NodeEventRow
 from warpdeck_tui.viewmodels.cells import Cell, Line, plural
@@ -64,6 +65,7 @@ def node_events(events: Iterable[NodeEventRow]) -> list[SiteEvent]:
             continue
         kind, word, style = KINDS[event.kind]
         what = f"{plural(event.gpus, 'GPU')} {word}" if event.gpus else word
+        what = f"{what} by {event.user}" if event.user else what
         text = f"{what}: {event.text}" if event.text else what
         found.append(SiteEvent(event.at, f"node {event.node} {event.at}", kind, event.node, text, style))
     return found
@@ -75,6 +77,18 @@ def config_events(changes: Iterable[tuple[float, str]]) -> list[SiteEvent]:
         SiteEvent(at, f"config {at}", CONFIG, "config.toml", command.partition("# ")[2] or "loaded", "accent")
         for at, command in changes
     ]
+
+
+def audited_events(entries: Iterable[AuditEntry]) -> list[SiteEvent]:
+    """Return the changes of config.toml by anybody, as the audit log has them, with the settings that changed."""
+    found = []
+    for entry in entries:
+        settings = entry.details.get("settings")
+        changed = "; ".join(map(str, settings)) if isinstance(settings, list) else ", ".join(entry.objects)
+        by = "a signal" if entry.origin == "signal" else entry.user
+        text = f"changed by {by}: {changed}" if changed else f"loaded by {by}; nothing has changed"
+        found.append(SiteEvent(entry.at, f"audit {entry.number}", CONFIG, "config.toml", text, "accent"))
+    return found
 
 
 def filtered(events: Iterable[SiteEvent], text: str) -> list[SiteEvent]:

@@ -75,6 +75,7 @@ DRAIN_COLUMNS = (
     Column("SINCE", 7, align="right"),
     Column("GPUS", 7, 2, align="right"),
     Column("JOBS", 4, 2, align="right"),
+    Column("BY", 8, 1, most=16),
     Column("REASON", 0, flex=4),
 )
 EVENT_COLUMNS = (Column("TIME", 12), Column("JOB", 10, align="right"), Column("EVENT", 0, flex=1))
@@ -347,6 +348,7 @@ def drain_rows(nodes: Sequence[NodeRow], *, now: float) -> list[Row]:
                 Cell(age(now - node.reason_at) if node.reason_at else ""),
                 Cell(f"{sum(bool(gpu.job) for gpu in node.gpus)}/{len(node.gpus)}"),
                 Cell(str(len(node.jobs))),
+                Cell(printable(node.reason_user), "muted"),
                 Cell(printable(node.reason), "muted"),
             ),
         )

@@ -48,6 +48,10 @@ class LogView(LogWindow):
         self._query = self._found = None
         super().clear(at_bytes=at_bytes, read=read)
 
+    @property
+    def _is_marked(self) -> bool:
+        return self._query is not None or super()._is_marked
+
     def _with_matches(self, drawn: list[Segment], text: str) -> list[Segment]:
         if self._query is None:
             return drawn

@@ -39,6 +39,8 @@ takes bytes on a slow connection.
 """
 MAX_DRAWN_BYTES = 16 * 1024
 """A longer line is cut when drawn. Nobody scrolls 200 screens sideways."""
+MAX_KEPT_ROWS = 200
+"""Largest number of drawn rows that are kept, which is about two pages."""
 SIDE_COLUMNS = 16
 NEAR_PAGES = 2
 """Distance in pages to an end of the window at which more lines are read."""
@@ -65,6 +67,8 @@ class LogWindow(LineView):
         self._left = 0
         self._wrapped = False
         self._page: list[Row] | None = None
+        self._rows: dict[tuple[bytes, int, int, Style], Strip] = {}
+        """Drawn rows, by the bytes of their line, the first column, the width and the style below."""
         self._flush_timer: Timer | None = None
         self._reader: object | None = None
 
@@ -106,6 +110,7 @@ class LogWindow(LineView):
 
     def use_palette(self, styles: Palette) -> None:
         self._page = None
+        self._rows.clear()
         super().use_palette(styles)
 
     # Following
@@ -249,11 +254,33 @@ class LogWindow(LineView):
 
     def render_line(self, y: int) -> Strip:
         width = self.line_width
+        base, number = self.rich_style, self._top + y
+        is_last = y == self.size.height - 1
+        if not is_last and not self._wrapped and not self._is_marked and number < self._shown_end:
+            return self._kept_row(number, width, base).apply_offsets(self._left, number - self._shown_first)
         strip, number, start = self._content(y, width)
-        if y == self.size.height - 1:
+        if is_last:
             strip = self._with_status(strip, width)
-        drawn = finished(strip, width, base=self.rich_style)
+        drawn = finished(strip, width, base=base)
         return drawn.apply_offsets(start, number) if number >= 0 else drawn
+
+    @property
+    def _is_marked(self) -> bool:
+        """Whether some parts of lines are highlighted, so that equal lines may look different."""
+        return self.text_selection is not None
+
+    def _kept_row(self, number: int, width: int, base: Style) -> Strip:
+        """Return the row of a whole line. While a log is followed, nearly all rows only move up."""
+        lines = self._source.lines
+        text = lines.line(number)[:MAX_DRAWN_BYTES] if lines.first <= number < lines.end else b""
+        key = (text, self._left, width, base)
+        found = self._rows.get(key)
+        if found is None:
+            if len(self._rows) >= MAX_KEPT_ROWS:
+                self._rows.clear()
+            found = finished(self._clipped(self._line(number), width), width, base=base)
+            self._rows[key] = found
+        return found
 
     def _content(self, y: int, width: int) -> tuple[Strip, int, int]:
         """Return (content of the row, index of its line in the window or -1, column at which the row

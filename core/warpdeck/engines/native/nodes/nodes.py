@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from warpdeck.base.chunking import LazyRows, Rows
 from warpdeck.base.errors import UserError
 from warpdeck.controller.events.events import (
@@ -18,8 +20,10 @@ from warpdeck.controller.presenters.node_facts import node_facts
 from warpdeck.controller.presenters.node_rows import node_row
 from warpdeck.controller.state.state import State
 from warpdeck.engines.native.outcomes import Apply
+from warpdeck.engines.shared.job_lookup import JobLookup
+from warpdeck.engines.shared.visibility import Visibility
 from warpdeck.model import Node, NodeName
-from warpdeck.ports.caller import Caller
+from warpdeck.ports.caller import Caller, is_administrator
 from warpdeck.ports.engine import Progress
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol import results
@@ -39,38 +43,57 @@ class NativeNodes:
     state: State
     apply: Apply
     clock: Callable[[], float]
+    lookup: JobLookup
     past_nodes: PastNodes
     timelines: Timelines
     health_check: HealthCheck
     joining: NodeJoining
 
     async def rows(self, caller: Caller, message: ask.Nodes) -> Rows[NodeRow | NodeFacts]:
-        known = self.state.nodes
+        known, seen = self.state.nodes, self.lookup.visibility(caller.who)
+        seen.require("nodes")
 
         def show(nodes: Sequence[Node]) -> Sequence[NodeRow | NodeFacts]:
             there = [known[node.name] for node in nodes if node.name in known]
             if message.facts:
                 return node_facts(self.state, there, now=self.clock())
-            return [node_row(self.state, node) for node in there]
+            return [seen.node(node_row(self.state, node), self.state) for node in there]
 
         return LazyRows(self._named(message.name), show)
 
     async def past(self, caller: Caller, message: ask.NodesAt) -> Rows[PastNodeRow]:
-        return await self.past_nodes.rows(self._named(message.name), message.at)
+        seen = self._past(caller)
+        rows = await self.past_nodes.rows(self._named(message.name), message.at)
+        if not seen.hides_jobs:
+            return rows
+        return [seen.past_node(row) for row in rows[0 : len(rows)]]
 
     async def timeline(self, caller: Caller, message: ask.NodeTimeline) -> results.Timeline:
-        return await self.timelines.timeline(message)
+        seen = self._past(caller)
+        found = await self.timelines.timeline(message)
+        return msgspec.structs.replace(found, events=seen.events(found.events))
+
+    def _past(self, caller: Caller) -> Visibility:
+        """Return what the caller sees of the history of nodes. Raises UserError if the caller sees nothing."""
+        seen = self.lookup.visibility(caller.who)
+        seen.require("nodes")
+        seen.require("events")
+        return seen
 
     async def health(self, caller: Caller, message: ask.NodeCheck) -> results.NodeHealth:
+        self.lookup.visibility(caller.who).require("nodes")
         names = [node.name for node in self._named(message.name)]
-        return results.NodeHealth(nodes=await self.health_check.rows(names, anew=caller.who.admin))
+        return results.NodeHealth(
+            nodes=await self.health_check.rows(names, anew=is_administrator(caller.who))
+        )
 
     async def add(self, caller: Caller, message: ask.NodeAdd, progress: Progress) -> NodeRow:
         return self._row(await self.joining.add(caller.who, message, progress))
 
     async def drain(self, caller: Caller, message: ask.NodeDrain) -> NodeRow:
         name = NodeName(message.name)
-        await self.apply(NodeDrained(name=name, reason=message.reason, gpus=message.gpus))
+        event = NodeDrained(name=name, reason=message.reason, gpus=message.gpus, user=caller.who.user)
+        await self.apply(event)
         return self._row(name)
 
     async def resume(self, caller: Caller, message: ask.NodeResume) -> NodeRow:

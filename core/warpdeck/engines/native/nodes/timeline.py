@@ -158,14 +158,16 @@ def node_events(conditions: Sequence[Condition], since_unix: float) -> list[Node
 
 
 def _changes(last: Condition, found: Condition) -> list[NodeEventRow]:
-    def event(kind: str, text: str = "", gpus: int = 0) -> NodeEventRow:
-        return NodeEventRow(at=found.at_unix, kind=kind, node=found.node, text=text, gpus=gpus)
+    def event(kind: str, text: str = "", gpus: int = 0, user: str = "") -> NodeEventRow:
+        return NodeEventRow(at=found.at_unix, kind=kind, node=found.node, text=text, gpus=gpus, user=user)
 
     events = []
     if found.down != last.down:
         events.append(event("down", found.down_reason) if found.down else event("up"))
     if found.drained != last.drained:
-        events.append(event("drain", found.reason) if found.drained else event("resume"))
+        events.append(
+            event("drain", found.reason, user=found.drained_by) if found.drained else event("resume")
+        )
     drained = {drain.uuid: drain.reason for drain in found.gpu_drains}
     known = {drain.uuid for drain in last.gpu_drains}
     new = [reason for uuid, reason in drained.items() if uuid not in known]

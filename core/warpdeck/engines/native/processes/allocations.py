@@ -31,7 +31,7 @@ from warpdeck.notation.options.option_table import SALLOC_22_05, OptionTable, wi
 from warpdeck.notation.reading.components import LaunchLine
 from warpdeck.notation.request.job_request import build_request
 from warpdeck.notation.step.salloc_line import SallocOptions, read_salloc, salloc_options
-from warpdeck.ports.caller import NOT_YOURS, Caller, may_control
+from warpdeck.ports.caller import NOT_YOURS, Caller, may_access
 from warpdeck.ports.engine import Progress
 from warpdeck.ports.engine_streams import HeldAllocation
 from warpdeck.ports.ports import Store
@@ -240,7 +240,7 @@ class Allocations:
     def attach(self, caller: Caller, message: ask.SallocAttach) -> HeldAllocation:
         """Return the allocation to which salloc reconnects. Raises UserError."""
         job = self.state.jobs.get(JobId(message.job))
-        if job is None or not may_control(caller.who, job) or job.request.holder != "salloc":
+        if job is None or not may_access(caller.who, job) or job.request.holder != "salloc":
             raise UserError(
                 f"allocation {message.job} no longer exists", "see `warpdeck queue`", code=NOT_YOURS
             )

@@ -29,7 +29,7 @@ from warpdeck.notation.step.srun_line import programs_of, read_srun, srun_option
 from warpdeck.notation.step.step_options import SrunOptions, Streams
 from warpdeck.notation.values.job_ids import parse_job_id
 from warpdeck.notation.values.master_address import has_own_master
-from warpdeck.ports.caller import NOT_YOURS, Caller, may_control
+from warpdeck.ports.caller import NOT_YOURS, Caller, may_access
 from warpdeck.ports.engine import Progress
 from warpdeck.ports.engine_streams import CommandText, EndedStep, HeldAllocation, StreamEnd
 from warpdeck.protocol import requests as ask
@@ -113,7 +113,7 @@ class NativeSteps:
             self.context.state.jobs.get(job_id),
             self.context.state.steps.get(job_id, {}).get(int(number)),
         )
-        if job is None or step is None or not may_control(caller.who, job):
+        if job is None or step is None or not may_access(caller.who, job):
             raise UserError(f"step {message.step} no longer exists", "see `warpdeck show`", code=NOT_YOURS)
         answer = {"job_id": step.job_id, "step": step.number}
         steps = whole_step(self.context.state, step)

@@ -22,7 +22,7 @@ from warpdeck.controller.loop.housekeeping import evict_finished
 from warpdeck.controller.presenters.gpu_readings import by_index
 from warpdeck.controller.state.state import State
 from warpdeck.engines.slurm.reading.job_table import SeenJob
-from warpdeck.model import UNKNOWN_GPU, GpuReading, Job, JobId, NodeName, Request
+from warpdeck.model import UNKNOWN_GPU, GpuReading, Job, JobCurve, JobId, NodeName, Request
 from warpdeck.model.created_by_nonce import CreatedObject, upsert_created
 from warpdeck.model.step import Step
 from warpdeck.ports.ports import Changes, JournalEntry, Store
@@ -285,6 +285,11 @@ class Cluster:
         async with self._writing:
             await self.commits.commit(Changes(created=(created,)))
             upsert_created(self.state.created, created)
+
+    async def add_curves(self, curves: Sequence[JobCurve]) -> None:
+        """Write curves of jobs to the record. Raises StoreError."""
+        async with self._writing:
+            await self.commits.commit(Changes(curves=tuple(curves)))
 
     def evict(self) -> None:
         """Remove jobs from memory that ended long ago. The record keeps them."""

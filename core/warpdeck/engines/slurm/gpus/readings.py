@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -20,8 +20,12 @@ SITE_AGENT = "site agent"
 class GpuReadings:
     """Readings by job and node. Several jobs may have GPUs on one node."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(
+        self, cluster: Cluster, *, taken: Callable[[NodeName, tuple[GpuReading, ...], float], None]
+    ) -> None:
         self._cluster = cluster
+        self._taken = taken
+        """Is called with each reading of GPUs of a node, and its time."""
         self._found: dict[NodeName, dict[JobId, NodeReading]] = {}
         self._of_agents: dict[NodeName, NodeReading] = {}
         """Readings of all GPUs of a node by the site's agent, which come before those of jobs."""
@@ -32,6 +36,7 @@ class GpuReadings:
         reading = NodeReading(at_unix=at_unix, cpu_pct=0.0, mem_used_bytes=0, gpus=tuple(gpus))
         self._found.setdefault(node, {})[job_id] = reading
         self._publish(node)
+        self._taken(node, reading.gpus, at_unix)
         self._cluster.hub.touch(jobs=[job_id], nodes=[node])
 
     def put_of_agent(self, node: NodeName, gpus: Iterable[GpuReading], *, at_unix: float) -> None:
@@ -39,6 +44,7 @@ class GpuReadings:
         reading = NodeReading(at_unix=at_unix, cpu_pct=0.0, mem_used_bytes=0, gpus=tuple(gpus))
         if self._of_agents.get(node) != reading:
             self._of_agents[node] = reading
+            self._taken(node, reading.gpus, at_unix)
             self._show(node)
 
     def drop_of_agents(self, *, before: float) -> None:

@@ -8,8 +8,28 @@ from warpdeck.protocol.node_rows import NodeFacts, NodeRow
 
 BASES = frozenset({"idle", "mixed", "allocated", "down"})
 SAME = (
-    *("name", "hostname", "address", "state", "reason", "reason_at", "cpus", "sockets", "cores", "threads"),
-    *("cpus_used", "cpu_pct", "mem_bytes", "tmp_disk_bytes", "mem_alloc_bytes", "mem_used_bytes", "features"),
+    *(
+        "name",
+        "hostname",
+        "address",
+        "state",
+        "reason",
+        "reason_at",
+        "reason_user",
+        "cpus",
+        "sockets",
+        "cores",
+    ),
+    *(
+        "threads",
+        "cpus_used",
+        "cpu_pct",
+        "mem_bytes",
+        "tmp_disk_bytes",
+        "mem_alloc_bytes",
+        "mem_used_bytes",
+        "features",
+    ),
     *("weight", "comment", "extra", "kernel", "arch", "booted", "agent_start", "owner", "at"),
 )
 """Fields that a row and the facts have in common."""

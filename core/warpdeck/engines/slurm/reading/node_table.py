@@ -80,10 +80,10 @@ def read_nodes(text: str, *, at: float, reasons: Mapping[str, str] | None = None
 def read_node(line: str, *, at: float, told: str | None = None) -> NodeRow:
     """Return one node. Its GPUs have no readings, because slurmctld has none. `told` is its reason, if the line is unclear."""
     fields = NODE.fields(without_reason(line, told) if told else line)
-    state, reason, reason_at = *_state(fields.get("State", "")), None
+    state, reason, reason_at, user = *_state(fields.get("State", "")), None, ""
     text = fields.get("Reason", "")
     if match := _REASON.match(text):
-        text, reason_at = match[1], values.unix_time(match[3])
+        text, user, reason_at = match[1], match[2], values.unix_time(match[3])
     text = told if told is not None else text
     total, free = values.size_bytes(fields.get("RealMemory", "")), fields.get("FreeMem", "")
     return NodeRow(
@@ -91,6 +91,7 @@ def read_node(line: str, *, at: float, told: str | None = None) -> NodeRow:
         state=state,
         reason=text or reason,
         reason_at=reason_at,
+        reason_user=user,
         hostname=fields.get("NodeHostName", ""),
         address=fields.get("NodeAddr", ""),
         cpus=_number(fields, "CPUTot"),

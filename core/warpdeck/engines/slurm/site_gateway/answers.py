@@ -23,14 +23,14 @@ from warpdeck.engines.slurm.commands import SlurmCommands, new_mark
 from warpdeck.engines.slurm.reading.config_table import read_config
 from warpdeck.engines.slurm.reading.load_table import read_load
 
+from .policy_age import PolicyAge
 from .privacy import withheld
 from .wire import MAX_REASON, Asked, Outcome, Reply, cluster_of
 
 log = logging.getLogger("warpdeck.site_gateway")
 
-POLICY_S = 600.0
-"""Seconds after which the configuration and the partitions are read again, before anything else is read."""
 POLICY = (Question.CONFIG, Question.PARTITIONS)
+"""The questions about the settings that hide parts of the cluster. They are read before anything else (`policy_age`)."""
 KEEP_S = 120.0
 """Seconds for which other answers are kept, such as the reservations."""
 WAIT_S = 8.0
@@ -104,6 +104,7 @@ class SiteAnswers:
         self._failed: dict[Question, Failure] = {}
         self._running: dict[Question, asyncio.Task[None]] = {}
         self._turns = Turns()
+        self._policy_age = PolicyAge(commands.environ.get("SLURM_CONF", ""))
         self._one_at_a_time = asyncio.Lock()
         self._looked: float | None = None
         """Time of the last question of a user who looks at the cluster."""
@@ -118,6 +119,9 @@ class SiteAnswers:
         now = self._monotonic()
         if asked.looking:
             self._looked = now
+        await self._policy_age.look(now)
+        if self._policy_age.is_unsettled(now) and self._is_due(Question.CONFIG, asked, now):
+            self._start(Question.CONFIG)
         if self._is_due(question, asked, now):
             self._start(question)
         running = self._running.get(question)
@@ -199,7 +203,8 @@ class SiteAnswers:
 
     def _is_policy_old(self, now: float) -> bool:
         read = [self._kept.get(each) for each in POLICY]
-        return any(kept is None or now - kept.begun >= POLICY_S for kept in read)
+        max_age_s = self._policy_age.max_age_s(now)
+        return any(kept is None or now - kept.begun >= max_age_s for kept in read)
 
     def _is_due(self, question: Question, asked: Asked, now: float) -> bool:
         """Return whether Slurm is to be asked now."""
@@ -275,6 +280,7 @@ class SiteAnswers:
         config = read_config(_text(await self._ask(Question.CONFIG, COMMANDS[Question.CONFIG].words(""))))
         partitions = await self._ask(Question.PARTITIONS, [*ALL_PARTITIONS])
         self._config = config
+        self._policy_age.note_config(config)
         found = withheld(config, _text(partitions))
         for question in found.keys() - self._withheld.keys():
             log.info("%s is not shared: %s", question, found[question])
