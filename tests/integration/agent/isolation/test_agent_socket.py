@@ -41,12 +41,13 @@ TYPED: dict[Any, tuple[Any, ...]] = {
     bool: (True, False),
 }
 """Values of the right type, which pass the decoder."""
-TAGS: dict[str, dict[str, Any]] = {
-    each.t: typing.get_type_hints(each)
+MESSAGE_TYPES: list[Any] = [
+    each
     for module in (wire, stepwire)
     for each in vars(module).values()
     if dataclasses.is_dataclass(each) and isinstance(getattr(each, "t", None), str)
-}
+]
+TAGS: dict[str, dict[str, Any]] = {each.t: typing.get_type_hints(each) for each in MESSAGE_TYPES}
 ENDS_THE_AGENT = {wire.Quit.t}
 """A message that is meant to end the agent."""
 
@@ -109,6 +110,7 @@ def test_no_bytes_on_the_socket_stop_the_agent_or_a_job(agent: AgentProcess) -> 
     rng = random.Random(SEED)
     agent.launch(500, "while :; do sleep 0.2; done")
     running = agent.link.report(500, "running")
+    assert agent.process is not None
     before_mb = rss_mb(agent.process.pid)
     for number in range(CONNECTIONS):
         with socket.socket(socket.AF_UNIX) as link:
