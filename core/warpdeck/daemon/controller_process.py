@@ -102,9 +102,8 @@ async def serve(paths: Paths, *, local_node: bool) -> None:
             await stop.wait()
             await server.close()
             await standby.close()
-            reloads.cancel()
-            for service in services:
-                service.cancel()
+            for each in (reloads, *services):
+                each.cancel()
             await exporter.close()
             loop_task.cancel()
     finally:
@@ -115,7 +114,7 @@ async def serve(paths: Paths, *, local_node: bool) -> None:
 def _services(
     controller: Controller, store: SqliteStore, trees: TreeFiles
 ) -> list[Coroutine[Any, Any, None]]:
-    """Return the tasks besides the controller's own: mail, and the removal of ended jobs and of unused code."""
+    """Return the tasks besides the controller's own: mail, the purge of ended jobs, and the removal of unneeded code."""
     state, rules, clock = controller.state, controller.rules, controller.clock
     return [
         Mailer(state, hub=controller.hub, rules=rules, clock=clock).run(),

@@ -116,3 +116,15 @@ def in_slurms_words(error: UserError) -> str:
     if not words and error.code.startswith(("QOS", "Assoc")):
         words = LIMIT
     return f"{words}\n{own}" if words else own
+
+
+_LOADED = {"nodes": "slurm_load_node", "partitions": "slurm_load_partitions"}
+"""Slurm's functions that fail for a private part of the site, which its messages name."""
+
+
+def load_failure(error: UserError, command: str) -> str:
+    """Return the message of a command that needs a part of the site that is private, or "" for another error."""
+    function = _LOADED.get(error.details.get("subject", "")) if error.code == "private" else None
+    if function is None:
+        return ""
+    return f"{function}{' error' if command == 'scontrol' else ''}: {WORDS['denied']}"

@@ -230,6 +230,8 @@ class ShareTree(Result, frozen=True, kw_only=True):
     half_life_s: float | None = None
     admin_levels: dict[str, str] = {}
     """The AdminLevel of each user who has one."""
+    is_partial: bool = False
+    """Whether lines are left out that the caller may not see."""
 
 
 class LimitUseList(Result, frozen=True, kw_only=True):

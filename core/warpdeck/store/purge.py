@@ -22,7 +22,6 @@ from typing import NamedTuple, TypeVar
 
 from warpdeck.base.errors import StoreError, UserError
 
-from . import request_parts
 from .database import Database
 from .database_copy import open_for_reading
 from .finished_jobs import COSTS
@@ -49,8 +48,15 @@ CONDITIONS = {
     "jobs": "array_job_id = ?1",
 }
 """Table -> the condition of the rows of a submission, in the order of their deletion. Each condition uses an index."""
-_PARTS = f"SELECT parts FROM requests WHERE parts IS NOT NULL AND {CONDITIONS['requests']}"
-"""The large parts of the requests of a submission. Other submissions may have the same."""
+_PARTS = f"sha256 IN (SELECT parts FROM requests WHERE {CONDITIONS['requests']})"
+_COPY_PARTS = f"SELECT uid, sha256, size, content FROM request_parts WHERE {_PARTS}"
+_PUT_PARTS = "INSERT OR IGNORE INTO request_parts (uid, sha256, size, content) VALUES (?, ?, ?, ?)"
+_DROP_PARTS = f"""
+DELETE FROM request_parts WHERE {_PARTS} AND NOT EXISTS (
+    SELECT 1 FROM requests WHERE parts = request_parts.sha256 AND NOT ({CONDITIONS["requests"]})
+)
+"""
+"""The large parts of a submission's requests, if no other submission has the same ones."""
 _SUBMISSIONS = "SELECT DISTINCT array_job_id FROM jobs WHERE array_job_id > ? ORDER BY array_job_id LIMIT ?"
 _MEMBERS = "SELECT COUNT(*), MIN(finished), MAX(COALESCE(end_at, 0)) FROM jobs WHERE array_job_id = ?"
 _ADD_COSTS = f"""
@@ -122,10 +128,9 @@ def delete(db: sqlite3.Connection, submissions: Sequence[int], *, limit_unix: fl
             continue
         purged += count
         db.execute(_ADD_COSTS, (array_job_id,))
-        parts = [row[0] for row in db.execute(_PARTS, (array_job_id,))]
+        db.execute(_DROP_PARTS, (array_job_id,))
         for table, condition in CONDITIONS.items():
             db.execute(f"DELETE FROM {table} WHERE {condition}", (array_job_id,))
-        request_parts.remove_unused(db, parts)
     return purged
 
 
@@ -176,7 +181,8 @@ def _copy(db: sqlite3.Connection, target: sqlite3.Connection, submissions: Seque
     for key, value in {**kept, ARCHIVE_KEY: "1"}.items():
         target.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
     for array_job_id in submissions:
-        for table, condition in {**CONDITIONS, "request_parts": f"sha256 IN ({_PARTS})"}.items():
+        target.executemany(_PUT_PARTS, db.execute(_COPY_PARTS, (array_job_id,)))
+        for table, condition in CONDITIONS.items():
             rows = db.execute(f"SELECT * FROM {table} WHERE {condition}", (array_job_id,)).fetchall()
             if rows:
                 marks = ", ".join("?" * len(rows[0]))

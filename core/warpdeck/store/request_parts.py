@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -71,14 +71,6 @@ def remove_oldest(db: sqlite3.Connection, uid: int, size_bytes: int, *, keep: fr
             size_bytes -= size
     db.executemany("DELETE FROM request_parts WHERE seq = ?", gone)
     log.info("removed the scripts and environments of %d ended submissions of uid %d", len(gone), uid)
-
-
-def remove_unused(db: sqlite3.Connection, digests: Iterable[str]) -> None:
-    """Remove those of these parts that no request has any more."""
-    db.executemany(
-        "DELETE FROM request_parts WHERE sha256 = ?1 AND NOT EXISTS (SELECT 1 FROM requests WHERE parts = ?1)",
-        [(digest,) for digest in digests],
-    )
 
 
 def read(db: sqlite3.Connection, uid: int, sha256: str) -> bytes | None:

@@ -23,10 +23,11 @@ from warpdeck.controller.loop.site_rules import RulesInForce, SiteRules
 from warpdeck.controller.loop.wakeup import Wakeup
 from warpdeck.controller.state.state import State
 from warpdeck.daemon.retention import Retention
-from warpdeck.model import JobId
+from warpdeck.model import JobId, Request
 from warpdeck.model.finished_jobs import FinishedQuery
 from warpdeck.notation.filters.job_filter import parse_filter
-from warpdeck.ports.ports import Changes
+from warpdeck.notation.request.large_parts import MIN_BYTES, split
+from warpdeck.ports.ports import Changes, PartsBlob
 from warpdeck.store import SqliteStore
 from warpdeck.store.purge import BATCH_JOBS, CONDITIONS, EndLimit, archive
 
@@ -113,6 +114,26 @@ async def test_purged_jobs_are_archived_and_their_costs_and_usage_stay(tmp_path:
     assert {table: left[table] + number for table, number in counts(file).items()} == before
     assert job_ids(home) == UNFINISHED
     assert problems(home) == problems(file) == []
+
+
+async def test_a_large_script_is_archived_and_stays_only_while_another_job_has_it(tmp_path: Path) -> None:
+    path, folder = tmp_path / "state.db", tmp_path / "archive"
+    extract, content = split(Request(script="#!/bin/sh\n#" + "x" * MIN_BYTES))
+    assert content is not None and extract.parts is not None
+    blob = PartsBlob(uid=1000, sha256=extract.parts.sha256, content=content)
+    async with opened(path) as store:
+        for number, ended_at in ((1, 50.0), (2, 60.0), (3, None)):
+            job = msgspec.structs.replace(make_job(number, ended_at=ended_at), request=extract)
+            await store.commit(msgspec.structs.replace(submission(job), parts=(blob,)))
+        assert sum(await purge(store, folder=folder)) == 2
+        assert await store.parts(1000, blob.sha256) == content
+        job = msgspec.structs.replace(make_job(3, ended_at=70.0), request=extract)
+        await store.commit(Changes(jobs=(job,)))
+        assert sum(await purge(store, folder=folder)) == 1
+        assert await store.parts(1000, blob.sha256) is None
+    [file] = folder.iterdir()
+    with contextlib.closing(sqlite3.connect(file)) as db:
+        assert db.execute("SELECT sha256, content FROM request_parts").fetchall() == [(blob.sha256, content)]
 
 
 async def test_a_purge_that_is_killed_after_the_archive_archives_each_row_once(tmp_path: Path) -> None:

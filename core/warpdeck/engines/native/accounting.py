@@ -52,8 +52,11 @@ class NativeAccounting:
                 coordinators.setdefault(account, []).append(user)
         levels = {user: str(each.level) for user, each in rights if each.level is not AdminLevel.NONE}
         seen = self.lookup.visibility(caller.who)
+        rows = priority_rows.share_rows(site, coordinators)
+        shown = seen.shares(rows)
         return results.ShareTree(
-            shares=seen.shares(priority_rows.share_rows(site, coordinators)),
+            shares=shown,
+            is_partial=len(shown) < len(rows),
             half_life_s=site.half_life_s,
             admin_levels=seen.admin_levels(levels),
         )

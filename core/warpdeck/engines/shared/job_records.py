@@ -183,8 +183,8 @@ class RecordSearch:
         page: list[dict[str, Any]] = []
         size = 0
         for job, row in zip(jobs, rows, strict=True):
-            own = may_read(who, job)
-            script = (await with_stored_parts(job, self.store)).request.script if own else ""
+            readable = may_read(who, job)
+            script = (await with_stored_parts(job, self.store)).request.script if readable else ""
             if page and size + len(script) > PAGE_SCRIPT_CHARACTERS:
                 yield RecordPage(page, is_last=False)
                 page, size = [], 0

@@ -64,7 +64,10 @@ class Visibility:
         """Raise UserError if the subject is private."""
         if subject in self._private:
             raise UserError(
-                f"{TITLES[subject]} are visible to operators only", "ask an administrator", code=PRIVATE
+                f"{TITLES[subject]} are visible to operators only",
+                "ask an administrator",
+                code=PRIVATE,
+                details={"subject": subject},
             )
 
     def allows(self, subject: Private) -> bool:
@@ -136,12 +139,26 @@ class Visibility:
 
     def shares(self, rows: Sequence[ShareRow]) -> list[ShareRow]:
         """Return the lines of the account tree that the user sees. Lines whose parent is left out are at the top."""
-        seen = [row for row in rows if self._sees_association(row.account, row.user)]
+        seen = [self._share(row) for row in rows if self._sees_association(row.account, row.user)]
         if len(seen) == len(rows):
             return seen
-        accounts = {row.account for row in seen if not row.user}
-        replace = msgspec.structs.replace
-        return [row if row.user or row.parent in accounts else replace(row, parent="") for row in seen]
+        depths = {"": -1}
+        placed = []
+        for row in seen:  # Accounts come before the accounts and users below them.
+            parent = row.account if row.user else row.parent
+            depth = depths.get(parent, -1) + 1
+            if not row.user:
+                depths[row.account] = depth
+            own = row.parent if row.user or row.parent in depths else ""
+            placed.append(msgspec.structs.replace(row, parent=own, depth=depth))
+        return placed
+
+    def _share(self, row: ShareRow) -> ShareRow:
+        """Return a line without coordinators whom the user does not see."""
+        if "users" not in self._private or row.account in self._who.coordinates:
+            return row
+        seen = [each for each in row.coordinators if each == self._who.user]
+        return msgspec.structs.replace(row, coordinators=seen)
 
     def uses(self, rows: Sequence[UseRow]) -> list[UseRow]:
         """Return the uses of limits that the user sees. Those of a QoS as a whole name nobody."""

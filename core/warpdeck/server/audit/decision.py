@@ -148,14 +148,24 @@ def _in_parts(
 
 
 def _of_error(message: Any, error: UserError) -> list[Finding]:
-    denied = error.code in DENIED_CODES
+    code = _code_of(error)
+    denied = code in DENIED_CODES
     if not denied and not is_change(message):
         return []
     outcome = AuditOutcome.REFUSED if denied else AuditOutcome.FAILED
     if error.code == UNCERTAIN:
         outcome = AuditOutcome.UNCERTAIN
     reason = cut_text(error.message)
-    return [Finding(_tag(message), _objects(message), _details(message), outcome, reason, error.code)]
+    return [Finding(_tag(message), _objects(message), _details(message), outcome, reason, code)]
+
+
+def _code_of(error: BaseException | None) -> str:
+    """Return the code of an error, or of the error that it puts into the words of a command."""
+    while isinstance(error, UserError):
+        if error.code in DENIED_CODES or error.__cause__ is None:
+            return error.code
+        error = error.__cause__
+    return ""
 
 
 def _is_question(error: UserError) -> bool:

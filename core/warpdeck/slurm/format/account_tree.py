@@ -14,15 +14,18 @@ Placed = tuple[Row, tuple[str, ...]]
 """A line, and the accounts above it. The accounts above a user include the user's own account."""
 
 
-def in_tree(rows: Sequence[Row]) -> Iterator[Placed]:
+def in_tree(rows: Sequence[Row], *, is_partial: bool = False) -> Iterator[Placed]:
     """Yield every line of the controller's `shares` in tree order.
 
-    A root line is added if the site has no account of that name.
+    A root line is added if the site has no account of that name. A tree that `is_partial` has no root line, because it
+    lacks the lines that the user may not see. Lines without their parent are at its top.
     """
+    accounts = {row["account"] for row in rows if not row["user"]}
     children: dict[str, list[Row]] = {}
     for row in sorted(rows, key=lambda row: (not row["user"], row["user"] or row["account"])):
-        children.setdefault(row["account"] if row["user"] else row["parent"], []).append(row)
-    if any(row["account"] == ROOT for row in children.get("", ())):
+        parent = row["account"] if row["user"] else row["parent"]
+        children.setdefault(parent if parent in accounts else "", []).append(row)
+    if is_partial or any(row["account"] == ROOT for row in children.get("", ())):
         yield from _below("", (), children)
         return
     top = children.pop("", [])

@@ -15,6 +15,7 @@ from warpdeck.base.errors import ANSWERED, VERBATIM, UserError
 from warpdeck.base.paths import default_paths
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.client.snapshot_requests import order_or_tell
+from warpdeck.protocol.refusals import load_failure
 from warpdeck.slurm.command_table import APP, COMMANDS, FRONTED
 from warpdeck.slurm.console.console import CommandError, Console, ControllerAccess, StandardStreams
 from warpdeck.slurm.format.task_lists import task_list_length
@@ -60,6 +61,9 @@ def run(name: str, words: list[str], console: Console) -> int:
             print(before + line, file=console.streams.out if error.is_answer else console.streams.err)
         return error.exit_code
     except UserError as error:
+        if failure := load_failure(error, name):
+            print(failure, file=console.streams.err)
+            return 1
         print(f"{name}: error: {error.message}", file=console.streams.err)
         if error.hint:
             print(f"  {error.hint}", file=console.streams.err)

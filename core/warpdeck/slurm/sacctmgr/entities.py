@@ -25,6 +25,7 @@ from .entity_rows import (
     user_rows,
 )
 from .field_names import OF_WCKEYS, WORDS
+from .transactions import transaction_rows
 
 _USUAL = "set:3 where:5 WithDeleted:5"
 _OF_PLACES = "WithAssoc:5 WithCoordinators:5 WithRawQOSLevel:5 WOPLimits:4 WOLimits:3"
@@ -69,11 +70,13 @@ class ListedEntity(NamedTuple):
 _TRANSACTION = ListedEntity(
     1,
     "time,action,actor,where,info",
-    key="Actor",
+    transaction_rows,
+    "Actor",
     alone="IDs",
     conditions="IDs:1 Txn:1=IDs Accounts:3 Action:4 Actors:4 Clusters:3 End:1 Format:1 Start:1 Users:1",
     flags="where:5 WithAssocInfo:5",
     more={"WithAssocInfo": "user,account,cluster"},
+    has_times=True,
     number="Transaction ID",
     advises=False,
 )

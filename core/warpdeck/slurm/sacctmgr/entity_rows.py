@@ -16,6 +16,7 @@ from warpdeck.slurm.format.account_tree import ROOT, in_tree
 from warpdeck.slurm.format.units import UNKNOWN, clock, moment, tres_text
 from warpdeck_agent.wire.hostnames import collapse
 
+from .change_messages import ChangeRefused
 from .limit_names import OF_ASSOCIATION, limit_texts
 
 Row = dict[str, str]
@@ -35,6 +36,23 @@ OUT = {"down": ("DOWN", "1"), "drained": ("DRAIN", "514"), "draining": ("DRNG", 
 """Node state that `show event` lists -> Slurm's name and number."""
 
 
+DENIED = "sacctmgr: error: Access/permission denied\n"
+DENIED_EVENTS = f"{DENIED} Error with request: Access/permission denied\n"
+DENIED_QUERY = f"{DENIED} Problem with query.\n"
+"""Slurm's messages for entities that the user may not see (PrivateData)."""
+
+
+def private_data(client: Any) -> frozenset[str]:
+    """Return the private subjects of the site."""
+    return frozenset(client.call("settings")["settings"].get("PrivateData", "").split(","))
+
+
+def is_operator(client: Any) -> bool:
+    """Return whether the user is an operator, an administrator, or root."""
+    welcome = client.welcome
+    return bool(welcome.get("admin")) or welcome.get("level", "none") != "none"
+
+
 def no_rows(client: Any) -> list[Row]:
     """Return the rows of an entity that does not exist here."""
     return []
@@ -43,7 +61,9 @@ def no_rows(client: Any) -> list[Row]:
 def association_rows(client: Any) -> list[Row]:
     """Return the associations in the order of the tree; "above" holds one blank for each level."""
     every = _qos_names(client)
-    return [_association(row, above, every) for row, above in in_tree(client.call("shares")["shares"])]
+    told = client.call("shares")
+    tree = in_tree(told["shares"], is_partial=told.get("is_partial", False))
+    return [_association(row, above, every) for row, above in tree]
 
 
 def _qos_names(client: Any) -> list[str]:
@@ -102,8 +122,22 @@ def account_rows(client: Any) -> list[Row]:
 
     `matching` reduces them to one row for each account if associations are not requested.
     """
-    about = {row["account"]: row for row, _ in in_tree(client.call("shares")["shares"]) if not row["user"]}
-    rows = [_account(about[row["Account"]]) | row for row in association_rows(client)]
+    told = client.call("shares")
+    shares = told["shares"]
+    if (
+        not any(not row["user"] for row in shares)
+        and "accounts" in private_data(client)
+        and not is_operator(client)
+    ):
+        raise ChangeRefused(DENIED_QUERY)
+    about = {
+        row["account"]: row
+        for row, _ in in_tree(shares, is_partial=told.get("is_partial", False))
+        if not row["user"]
+    }
+    rows = [
+        _account(about[row["Account"]]) | row for row in association_rows(client) if row["Account"] in about
+    ]
     return sorted(rows, key=lambda row: (row["Account"], row["User"]))
 
 
@@ -171,6 +205,8 @@ def event_rows(client: Any) -> list[Row]:
 
     Past events are not stored.
     """
+    if "events" in private_data(client) and not is_operator(client):
+        raise ChangeRefused(DENIED_EVENTS)
     nodes, now = client.call("nodes", facts=True)["nodes"], time.time()
     since = now - client.call("status")["uptime_s"]
     lasts = {"TimeEnd": UNKNOWN, "Cluster": CLUSTER}

@@ -16,7 +16,8 @@ from .entity_rows import Row
 from .show_conditions import ConditionOptions
 
 FIELDS = {
-    "Accounts": "Account", "AdminLevel": "Admin", "Clusters": "Cluster", "DefaultAccount": "Def Acct", "DefaultQOS": "Def QOS",
+    "Accounts": "Account", "Action": "Action", "Actors": "Actor",
+    "AdminLevel": "Admin", "Clusters": "Cluster", "DefaultAccount": "Def Acct", "DefaultQOS": "Def QOS",
     "Descriptions": "Descr", "Events": "Event", "IDs": "ID", "Names": "Name", "Nodes": "NodeName", "Organizations": "Org",
     "Parents": "ParentName", "Partitions": "Partition", "PreemptMode": "PreemptMode", "QOSLevel": "QOS", "Reason": "Reason",
     "States": "State", "Types": "Type", "Users": "User",

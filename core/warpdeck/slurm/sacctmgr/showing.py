@@ -12,6 +12,7 @@ from warpdeck.slurm.console.console import Console
 from warpdeck.slurm.format.printing import PrintedColumn, print_header, print_row, style_of
 
 from .abbreviations import meant
+from .change_messages import ChangeRefused
 from .entities import ENTITIES, NO_ENTITY, ListedEntity, name_of
 from .entity_rows import Row
 from .field_names import UnknownField, columns_of
@@ -52,7 +53,11 @@ def show(words: Sequence[str], given: AbstractSet[str], console: Console) -> int
         if bad := unknown_qos(entity, asked, known):
             console.streams.err.write(bad)
             return 1
-        rows = chosen(name, entity.rows(client), asked)
+        try:
+            rows = chosen(name, entity.rows(client), asked)
+        except ChangeRefused as refusal:
+            console.streams.err.write(str(refusal))
+            return 1
     if entity.has_times:
         rows = _in_period(name, rows, asked, console)
     _print(rows, columns, given, console, is_tree="Tree" in asked.flags)

@@ -11,7 +11,7 @@ from warpdeck.base.errors import UserError
 from warpdeck.base.passwd import existing_uid
 from warpdeck.base.slurm_version import VERSION
 from warpdeck.notation.options.getopt import OptionReader
-from warpdeck.protocol.refusals import in_slurms_words
+from warpdeck.protocol.refusals import in_slurms_words, load_failure
 from warpdeck.slurm.console.command_options import WordsError, check_cluster, options
 from warpdeck.slurm.console.console import Console
 from warpdeck.slurm.console.repl import prompted
@@ -129,7 +129,7 @@ def _run(words: list[str], session: ScontrolSession) -> None:
     except Failed as error:
         session.complain(str(error))
     except UserError as error:
-        session.complain(f"scontrol: error: {in_slurms_words(error)}")
+        session.complain(load_failure(error, "scontrol") or f"scontrol: error: {in_slurms_words(error)}")
 
 
 def _find_name(word: str) -> str:

@@ -15,7 +15,7 @@ NO_USE: Row = {"jobs": 0, "submitted": 0, "tres": {}, "minutes": {}, "run_minute
 Placed = tuple[Row, tuple[str, ...]]
 
 
-def used_tree(shares: Sequence[Row], uses: Sequence[Row]) -> Iterator[Placed]:
+def used_tree(shares: Sequence[Row], uses: Sequence[Row], *, is_partial: bool = False) -> Iterator[Placed]:
     """Yield the lines of `in_tree`, each with its usage and the accounts above it.
 
     The added keys are `use` (a site_rows.UseRow), `of_all` (the row's fraction of all usage; None for the
@@ -28,7 +28,7 @@ def used_tree(shares: Sequence[Row], uses: Sequence[Row]) -> Iterator[Placed]:
     summed: dict[str, int] = {}
     for row in shares:
         summed[_parent(row)] = summed.get(_parent(row), 0) + row["shares"]
-    for number, (row, above) in enumerate(in_tree(shares), 1):
+    for number, (row, above) in enumerate(in_tree(shares, is_partial=is_partial), 1):
         is_root = not above and row["account"] == ROOT
         use = counted.get((row["account"], row["user"]), NO_USE)
         if is_root and (ROOT, "") not in counted:

@@ -6,7 +6,7 @@ Options, layouts, messages and exit codes are those of sshare(1).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from warpdeck.base.cluster import CLUSTER_NAME
 from warpdeck.base.passwd import existing_uid, name_of
@@ -77,11 +77,11 @@ def _list(asked: Mapping[str, str], console: Console) -> None:
     columns = columns_of(_format(asked), WIDTHS, knows_all=False)
     users = _users(asked, console)
     with console.controller.connect() as client:
-        tree: list[Row] = client.call("shares")["shares"]
+        told = client.call("shares")
         uses: list[Row] = client.call("limit_use")["uses"]
     if "verbose" in asked:
         _tell_asked(split_list(asked.get("accounts", "")), users, console)
-    rows = _placed(tree, uses, asked, users)
+    rows = _placed(told, uses, asked, users)
     if "clusters" in asked:
         print(CLUSTER_LINE, file=console.streams.out)
     style = style_of({"noheader" if name == "no-header" else name for name in asked})
@@ -107,7 +107,9 @@ def _tell_asked(accounts: list[str], users: list[str] | None, console: Console) 
         console.streams.err.write(f"{title} requested:\n{lines}")
 
 
-def _placed(tree: list[Row], uses: list[Row], asked: Mapping[str, str], users: list[str] | None) -> list[Row]:
+def _placed(
+    told: Mapping[str, Any], uses: list[Row], asked: Mapping[str, str], users: list[str] | None
+) -> list[Row]:
     """Return the lines that are shown, or none if the site has no accounts.
 
     `depth` is the number of shown accounts above the line.
@@ -115,7 +117,8 @@ def _placed(tree: list[Row], uses: list[Row], asked: Mapping[str, str], users: l
     accounts = split_list(asked.get("accounts", "").lower())
     found: list[Row] = []
     seen: set[str] = set()
-    for row, above in used_tree(tree, uses) if tree else ():
+    tree, is_partial = told["shares"], told.get("is_partial", False)
+    for row, above in used_tree(tree, uses, is_partial=is_partial) if tree else ():
         wanted = users is None or row["user"] in users if row["user"] else "Users" not in asked
         if not wanted or (accounts and row["account"].lower() not in accounts):
             continue

@@ -136,7 +136,7 @@ class Allocations:
         except UserError as error:
             from .launch_errors import in_its_words  # Imported here because it is seldom needed.
 
-            raise in_its_words(error, known, message.env) from None
+            raise in_its_words(error, known, message.env) from error
         if outcome.job is None and outcome.created is not None and isinstance(message, ask.Srun):
             ended = await self.store.job(JobId(outcome.created.job_id))
             if ended is not None:
@@ -218,7 +218,7 @@ class Allocations:
             if error.code == "dependency":  # Slurm's controller parses this option.
                 from .launch_errors import in_its_words  # Imported here because it is seldom needed.
 
-                raise in_its_words(error, known, message.env) from None
+                raise in_its_words(error, known, message.env) from error
             raise
 
     async def allocate(self, caller: Caller, message: ask.Salloc, progress: Progress) -> HeldAllocation:

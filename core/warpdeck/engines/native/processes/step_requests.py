@@ -142,7 +142,7 @@ class NativeSteps:
             if isinstance(error, UserError):
                 from .launch_errors import of_step  # Imported here because it is seldom needed.
 
-                raise of_step(error, job.id, message.env) from None
+                raise of_step(error, job.id, message.env) from error
             raise
         self.context.leases.released(job.id)  # From here on the step itself keeps the job's allocation.
         return whole_step(self.context.state, step)
