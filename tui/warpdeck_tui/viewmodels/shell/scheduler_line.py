@@ -64,6 +64,8 @@ def names_of(engine: EngineRow) -> list[str]:
 
 def read_words(engine: EngineRow, *, now: float) -> str:
     """Return the age of the data, such as "read 25 s ago", or "" if they are fresh."""
+    if engine.name not in TITLES:
+        return ""  # The data of our own scheduler are never old.
     if engine.read_at is None:
         return "not read yet"
     seconds = max(0.0, now - engine.read_at)
