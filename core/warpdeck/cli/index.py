@@ -63,6 +63,7 @@ GROUPS = {
         "verify": ("backup", "check the database, or a backup"),
         "standby": ("standby", "keep a copy on a second machine, which can take over"),
         "takeover": ("takeover", "become the controller of the site, on its standby or after a copy"),
+        "service": ("service", "start the controller at boot with systemd"),
         "shims": ("shims", "put sbatch, srun, squeue and the others on the PATH"),
         "completion": ("completion", "print the completion script for bash, zsh or fish"),
     },

@@ -34,6 +34,7 @@ from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import steps as stepwire
 from warpdeck_agent.wire.paths import folder_containing
 
+from .backoff import backoff_s
 from .calls import CallServer, accept_call
 from .channel import PROBE_S, Channel, Superseded
 from .deploy import Progress, connect_ssh
@@ -45,12 +46,6 @@ from .userfiles import UserFiles
 
 log = logging.getLogger("warpdeck.fleet")
 
-BACKOFF_FIRST_S = 0.5
-BACKOFF_LAST_S = 30.0
-"""Maximum seconds between two attempts.
-
-Each pause is extended by up to half, so that nodes do not reconnect all at once.
-"""
 QUIT_S = 10.0
 """Seconds that an agent may take to exit after a Quit message."""
 MAX_FIRST_ATTEMPTS = 64
@@ -73,12 +68,6 @@ class RateLimitExceeded(RemoteError):
             node,
             "its agent sends too many messages; check agent.log in the agent's folder on the node",
         )
-
-
-def backoff_s(attempt: int, rng: random.Random) -> float:
-    """Return the pause in seconds after an attempt. Attempts are counted from 0."""
-    pause_s = min(BACKOFF_FIRST_S * 2.0 ** min(attempt, 32), BACKOFF_LAST_S)
-    return pause_s * (1.0 + rng.random() / 2)
 
 
 def _reason(error: Exception) -> str:
@@ -280,7 +269,10 @@ class AgentFleet:
         return self._channel(name).open_stream(message, sink)
 
     async def close(self) -> None:
-        """End all links. Agents and jobs keep running."""
+        """End all links. Agents and jobs keep running, but an agent without jobs ends after a while."""
+        for link in self._links.values():
+            if link.channel is not None:
+                link.channel.send(wire.ControllerStops())
         for link in list(self._links.values()):
             await self._end(link)
         self._links.clear()

@@ -33,7 +33,7 @@ This number usually includes two jobs that ended by themselves.
 
 
 class JournalEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of a job's history. It is kept forever."""
+    """One line of a job's history. It is kept as long as the job."""
 
     at_unix: float
     job_id: JobId

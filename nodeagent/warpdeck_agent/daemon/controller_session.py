@@ -23,6 +23,7 @@ from warpdeck_agent.wire.messages import PROTOCOL_VERSION, decode, encode
 from warpdeck_agent.wire.outbox import Outbox
 from warpdeck_agent.wire.steps import OpenStep
 
+from .idle_end import IdleEnd
 from .job_streams import JobStreams
 from .obeyed_controller import ObeyedController, refusal
 from .step_session import StepSession
@@ -45,6 +46,7 @@ class SessionHost(Protocol):
     process_starter: ProcessStarter
 
     controller: ObeyedController
+    idle_end: IdleEnd
 
     async def welcome(self, *, with_past: bool = False) -> wire.Welcome: ...
     def end_replaced(self, start: wire.ControllerStart) -> None: ...
@@ -191,6 +193,7 @@ class ControllerSession:
             wire.Notice: jobs.control.notify,
             wire.SetLimit: jobs.control.set_limit,
             wire.Quit: lambda request: agent.quit(),
+            wire.ControllerStops: lambda request: agent.idle_end.controller_stops(),
         }
 
     def _join_step(self, request: OpenStep) -> None:

@@ -131,6 +131,13 @@ class Quit:
     t: Literal["quit"] = "quit"
 
 
+@dataclass(frozen=True)
+class ControllerStops:
+    """The controller was stopped. An agent without jobs ends after a while, unless a controller connects."""
+
+    t: Literal["controller_stops"] = "controller_stops"
+
+
 # ---- both directions
 
 
@@ -240,6 +247,7 @@ ControllerMessage = Union[
     SampleEvery,
     Notice,
     Quit,
+    ControllerStops,
     StreamAck,
     StreamEnd,
     _StepRequests,

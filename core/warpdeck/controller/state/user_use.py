@@ -49,9 +49,10 @@ class UserUse:
 
 
 def _subtract(counts: dict[int, int], uid: int, number: int) -> None:
-    counts[uid] -= number
-    if not counts[uid]:
-        del counts[uid]
+    """Subtract from a user's count, and forget a count of 0. A request may have the size 0."""
+    left = counts.pop(uid, 0) - number
+    if left:
+        counts[uid] = left
 
 
 def check_quota(use: UserUse, quotas: Quotas, uid: int, *, jobs: int, request_bytes: int) -> None:

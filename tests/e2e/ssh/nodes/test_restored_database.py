@@ -116,7 +116,11 @@ def test_jobs_submitted_since_the_backup_are_adopted_and_run_once(home: Home, sh
     eventually(lambda: site.unknown() == expected, timeout_s=FOLLOW_S, what=f"{site.unknown()}")
     found = home.json("recover")
     assert not found["needed"] and {row["action"] for row in found["jobs"]} == {"adopt"}
-    eventually(lambda: home.job(waiting)["why"]["code"] == "Resources", timeout_s=FOLLOW_S, what=f"{home.job(waiting)}")
+    eventually(
+        lambda: home.job(waiting)["why"]["code"] == "Resources",
+        timeout_s=FOLLOW_S,
+        what=f"{home.job(waiting)}",
+    )
     site.gate.touch()
     site.wait_for_end(waiting)
     rows = {job: site.wait_for_end(job) for job in expected}

@@ -112,17 +112,14 @@ class Arrives(GatedScreen[ScreenResultType]):
 
 
 class SchedulerLine(Static):
-    """The line below the cluster about a scheduler other than our own, or about a problem of our own one.
-
-    Otherwise it takes no space.
-    """
+    """The line below the cluster about a scheduler other than our own. For our own one it takes no space."""
 
     def __init__(self) -> None:
         super().__init__("", id="scheduler", markup=False)
         self.display = False
 
     def show(self, scheduler: Scheduler, styles: Palette) -> None:
-        """Show the scheduler, and the age of its data at this moment."""
+        """Show the scheduler, and the age of its data at this moment. Our own scheduler is shown only with a problem."""
         self.display = not scheduler.is_own or bool(scheduler.engine.problem)
         if self.display:
             self.update(SchedulerWords(scheduler.engine, time.time(), styles))
