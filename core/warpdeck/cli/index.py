@@ -57,6 +57,7 @@ GROUPS = {
         "up": ("control", "start the controller, or the gateway to Slurm"),
         "down": ("control", "stop the controller or gateway; jobs keep running"),
         "status": ("control", "show the status of the controller or gateway"),
+        "recover": ("recover", "adopt the jobs that an older database does not know"),
         "backup": ("backup", "back up the database and the configuration"),
         "restore": ("backup", "restore a backup while the controller is stopped"),
         "verify": ("backup", "check the database, or a backup"),

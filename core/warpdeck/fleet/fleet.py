@@ -96,6 +96,8 @@ class NodeConnection:
         """Whether a folder is visible on the node, by folder and uid."""
         self.trees: dict[str, PackedTree] = {}
         self.token_bucket = TokenBucket(asyncio.get_running_loop().time)
+        self.was_up = False
+        """Whether the node has answered this start of the controller, which then knows its forgotten launches."""
         self.is_removed = False
         """Whether the node was removed. The link is then not restored after its agent has exited."""
 
@@ -260,6 +262,9 @@ class AgentFleet:
     async def past_state(self, name: NodeName, *, at_unix: float) -> wire.Moment:
         return await self._channel(name).past_state(at_unix)
 
+    async def known_launches(self, name: NodeName, launches: list[list[int]]) -> list[wire.KnownLaunch]:
+        return await self._channel(name).known_launches(launches)
+
     async def open_stream(self, name: NodeName, message: StreamRequest, sink: StreamSink) -> NodeStream:
         return self._channel(name).open_stream(message, sink)
 
@@ -294,7 +299,7 @@ class AgentFleet:
                 if welcome is None:
                     welcome = await self._open_limited(link, attempt)
                     self._on_event((name, welcome))
-                attempt = 0
+                attempt, link.was_up = 0, True
                 assert link.channel is not None
                 await link.channel.process_frames()
             except Exception as error:
@@ -343,7 +348,9 @@ class AgentFleet:
                 self._wait_processed,
             )
             try:
-                welcome = await channel.greet(self._identity.controller_id, self._own_start)
+                welcome = await channel.greet(
+                    self._identity.controller_id, self._own_start, wants_past=not link.was_up
+                )
                 if not link.token_bucket.spend(0, messages=len(welcome.jobs) + len(welcome.steps)):
                     raise RateLimitExceeded(link.node.name)
             except Superseded as error:

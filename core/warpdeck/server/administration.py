@@ -42,6 +42,7 @@ def admin_handlers(engine: Engine) -> dict[type, Handler]:
         ask.StandbySet: set_standby,
         ask.StandbyRemove: direct(engine.standby.remove),
         ask.Takeover: direct(engine.site.take_over),
+        ask.Recover: direct(engine.site.recover),
     }
     of_administrators: dict[type, Handler] = {
         ask.NodeAdd: add_node,

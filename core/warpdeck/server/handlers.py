@@ -155,6 +155,7 @@ async def _status(connection: Connection, message: ask.Status) -> results.Contro
         unreadable=site.unreadable,
         epoch=site.epoch,
         fenced=site.fenced,
+        recovery=site.recovery,
         engine=server.engine.site.about(),
         audit_problem=server.audit.problem,
         standby=site.standby,

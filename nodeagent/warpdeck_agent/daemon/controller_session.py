@@ -46,7 +46,7 @@ class SessionHost(Protocol):
 
     controller: ObeyedController
 
-    async def welcome(self) -> wire.Welcome: ...
+    async def welcome(self, *, with_past: bool = False) -> wire.Welcome: ...
     def end_replaced(self, start: wire.ControllerStart) -> None: ...
     def quit(self) -> None: ...
     def launch(self, request: wire.Launch) -> None: ...
@@ -95,7 +95,7 @@ class ControllerSession:
             if hello.version != PROTOCOL_VERSION:
                 await self._answer_other_version()
                 return
-            welcome = await self._agent.welcome()
+            welcome = await self._agent.welcome(with_past=hello.wants_past)
             if not self._agent.controller.obeys(hello) and self._refuses(hello):
                 return  # Another controller has come while the inventory was taken.
             take_over(self)
@@ -185,6 +185,7 @@ class ControllerSession:
             wire.ProbePath: lambda request: self._background.start(self._probe(request)),
             wire.AskHealth: lambda request: self._background.start(self._send_health(request)),
             wire.AskCurves: lambda request: self.tell(agent.monitor.usage.answer(request)),
+            wire.AskLaunches: lambda request: self.tell(jobs.forgetting.answer(request)),
             wire.AskMoment: lambda request: self.tell(agent.monitor.usage.moment(request)),
             wire.SampleEvery: lambda request: agent.monitor.sample_every(request.interval_s),
             wire.Notice: jobs.control.notify,

@@ -27,6 +27,7 @@ from warpdeck_agent.storage.spool import Spool
 from warpdeck_agent.users import job_programs, login_path
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire.messages import Key
+from warpdeck_agent.wire.past_launches import format_past
 from warpdeck_agent.wire.steps import StepReport
 
 from .controller_session import ControllerSession
@@ -115,8 +116,8 @@ class Agent:
     def quit(self) -> None:
         self._stop.set()
 
-    async def welcome(self) -> wire.Welcome:
-        """Return the first message to a new controller."""
+    async def welcome(self, *, with_past: bool = False) -> wire.Welcome:
+        """Return the first message to a new controller, with the list of forgotten launches if it wants them."""
         gpus, gpu_error = await self.monitor.discover()
         self._welcomed_without_gpus = gpu_error == SILENT
         containment = f"{self.jobs.node.containment.summary}; the agent runs in {describe_session()}"
@@ -133,6 +134,7 @@ class Agent:
             jobs=self.jobs.launches.reports(),
             steps=self.jobs.steps.reports(),
             starting=[list(key) for key in self.jobs.queue.under_way],
+            past=format_past(self.jobs.forgetting.past.proofs()) if with_past else "",
             pid=os.getpid(),
             user=_own_name(),
         )

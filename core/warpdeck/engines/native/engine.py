@@ -68,6 +68,7 @@ def native_engine(
         config_path=config_path,
         keeper=keeper,
         claim=controller.claim,
+        recovery=controller.recovery,
         collector=collector,
     )
     return Engine(
