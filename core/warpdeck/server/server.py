@@ -21,7 +21,7 @@ from typing import Any
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import Paths
 from warpdeck.model import JobId, NodeName
-from warpdeck.ports.caller import Caller, JobProcess, Principal
+from warpdeck.ports.caller import Caller, JobProcess, LocalClient, Principal
 from warpdeck.ports.engine import Engine
 from warpdeck.protocol.requests import MAX_CLIENTS, MAX_CLIENTS_OF_USER
 
@@ -101,6 +101,19 @@ class ApiServer(Services):
             caller = Caller(identify(uid, self.paths.daemon), client=local_client(pid))
         except UserError as error:
             stranger = Caller(Principal(user=_name_now(uid), uid=uid), client=local_client(pid))
+            self._connection(reader, writer, stranger).refuse(error)
+            return
+        await self._serve_client(self._connection(reader, writer, caller))
+
+    async def serve_relayed(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, uid: int
+    ) -> None:
+        """Serve a client on the machine of the standby. Its kernel has named the user."""
+        client = LocalClient(pid=0, program="on the standby")
+        try:
+            caller = Caller(identify(uid, self.paths.daemon), client=client)
+        except UserError as error:
+            stranger = Caller(Principal(user=_name_now(uid), uid=uid), client=client)
             self._connection(reader, writer, stranger).refuse(error)
             return
         await self._serve_client(self._connection(reader, writer, caller))
