@@ -164,6 +164,29 @@ def test_a_restore_on_a_full_disk_leaves_the_old_state(home: Home, tmp_path: Pat
     assert "cannot restore" in done.stderr
 
 
+READ_ONLY = """
+mount -t tmpfs tmpfs "$0" && cp -a "$1"/. "$0" && rm -f "$0"/state.db-shm && mount -o remount,ro "$0" && shift && exec "$@"
+"""
+
+
+@pytest.mark.lab
+def test_the_database_on_a_read_only_disk_is_backed_up_with_its_last_commits(
+    home: Home, tmp_path: Path
+) -> None:
+    home.ok("up")
+    jobs = [submit(home, "--hold") for _ in range(3)]
+    home.kill_controller()
+    place = tmp_path / "disk"
+    place.mkdir(mode=0o700)
+    program = [sys.executable, "-m", "warpdeck.cli.main", "backup", str(tmp_path / "x")]
+    subprocess.run(
+        ["unshare", "--mount", "sh", "-c", READ_ONLY, str(place), str(home.path), *program],
+        env={**home.environ, "WARPDECK_HOME": str(place)},
+        check=True,
+    )
+    assert home.json("verify", str(tmp_path / "x"))["counters"]["jobs"] == len(jobs)
+
+
 @pytest.mark.lab
 def test_only_the_owner_of_a_home_backs_it_up_restores_it_or_checks_it(home: Home, short_tmp: Path) -> None:
     home.ok("up")

@@ -30,9 +30,9 @@ NAMES = {"GPUS": "GPUs", "CPUS": "CPUs", "GPU": "GPUs", "QOS": "QoS", "TRES": "T
 
 
 def row_title(table: str, key: str, cells: Sequence[Cell | Gauge]) -> str:
-    """Return the title of the pane: the name of the row, for an event that of its job, or of the table without rows."""
-    if table == "events" and len(cells) > 1:
-        return f"job {cells[1].text}"
+    """Return the title of the pane: the name of the row, for an event its kind and its object, or that of the table without rows."""
+    if table == "events" and len(cells) > 2:
+        return f"{cells[1].text} {cells[2].text}"
     return key.strip() or table
 
 
