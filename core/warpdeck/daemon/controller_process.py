@@ -87,6 +87,7 @@ async def serve(paths: Paths, *, local_node: bool) -> None:
         engine = native_engine(controller, trees, config_path=paths.config, keeper=standby)
         server = ApiServer(engine, paths, stop=stop, clock=time.time)
         fleet.answer_calls(server.serve_call)
+        standby.serve_client = server.serve_relayed
         async with asyncio.TaskGroup() as group:
             await standby.start()
             loop_task = group.create_task(controller.run())

@@ -30,6 +30,7 @@ from warpdeck.store.log_control import LogControl
 
 from .connection import StandbyConnection, Superseded, open_connection
 from .messages import MessageError
+from .relayed_clients import ServeClient
 
 log = logging.getLogger("warpdeck.standby")
 
@@ -87,6 +88,8 @@ class StandbyLink:
         self._problem = ""
         self._task: asyncio.Task[None] | None = None
         self._is_ending = False
+        self.serve_client: ServeClient = _no_clients
+        """Serves a client on the standby's machine."""
         self.on_change: Callable[[], None] = lambda: None
         """Called when the state of the standby has changed in a way that a person should see at once."""
 
@@ -219,7 +222,9 @@ class StandbyLink:
                     connection = await self._open(settings)
                 self._note_connection(settings, connection)
                 attempt = 0
-                await connection.follow(batches, self._control, self._paths, with_keys=settings.keys)
+                await connection.follow(
+                    batches, self._control, self._paths, with_keys=settings.keys, serve=self.serve_client
+                )
             except Superseded as error:
                 self._note_successor(error)
                 batches.stop_waiting()
@@ -294,6 +299,11 @@ class StandbyLink:
         content = {"host": error.host, "since_unix": time.time()}
         standby_files.write(self._paths.successor, content, mode=standby_files.FOR_ALL)
         self._on_superseded()
+
+
+async def _no_clients(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, uid: int) -> None:
+    """Disconnect a client, because the controller does not serve clients yet."""
+    writer.close()
 
 
 def read_settings(paths: Paths) -> StandbySettings | None:

@@ -153,7 +153,7 @@ async def test_our_own_scheduler_has_no_line(folder: Path) -> None:
 def test_our_own_scheduler_shows_a_problem_without_the_age_of_data() -> None:
     own = EngineRow(version="0.9.0", problem="standby host2: no answer for 3 s.")
     assert texts(scheduler_lines(own, now=NOW, width=100)) == [
-        "warpdeck 0.9   standby host2: no answer for 3 s."
+        " warpdeck 0.9   standby host2: no answer for 3 s."
     ]
 
 
