@@ -6,6 +6,7 @@ It imports only the standard library, because the command line starts often.
 from __future__ import annotations
 
 import itertools
+import os
 from collections import deque
 from collections.abc import Sequence
 
@@ -140,6 +141,8 @@ def connection_error(error: OSError, paths: Paths) -> UserError:
             f"unset WARPDECK_HOME to use your own {paths.daemon}",
         )
     if elsewhere := serving_elsewhere(paths):
+        if os.path.exists(paths.standby_role):
+            elsewhere.code = GONE  # A client on the standby waits for the controller, or for a takeover.
         return elsewhere
     choice = f" --engine {SLURM}" if paths.engine == SLURM else ""
     return UserError(f"no {paths.daemon} is running", f"start it with `warpdeck up{choice}`", code=GONE)

@@ -20,7 +20,7 @@ import zipfile
 from pathlib import Path
 
 MAIN = b"import sys\nfrom warpdeck_agent.__main__ import main\nsys.exit(main(sys.argv[1:]))\n"
-MAX_BYTES = 400 * 1024
+MAX_BYTES = 448 * 1024
 """Maximum size of the file, so that one short upload brings the agent to a node."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _UNCHECKED_HASH = 1
