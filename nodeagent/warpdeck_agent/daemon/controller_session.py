@@ -23,6 +23,7 @@ from warpdeck_agent.wire.messages import PROTOCOL_VERSION, decode, encode
 from warpdeck_agent.wire.outbox import Outbox
 from warpdeck_agent.wire.steps import OpenStep
 
+from .idle_end import IdleEnd
 from .job_streams import JobStreams
 from .obeyed_controller import ObeyedController, refusal
 from .step_session import StepSession
@@ -45,6 +46,7 @@ class SessionHost(Protocol):
     process_starter: ProcessStarter
 
     controller: ObeyedController
+    idle_end: IdleEnd
 
     async def welcome(self, *, with_past: bool = False) -> wire.Welcome: ...
     def end_replaced(self, start: wire.ControllerStart) -> None: ...
