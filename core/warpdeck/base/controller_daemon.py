@@ -29,9 +29,11 @@ MODULES = {
 }
 """Maps the name of a process to its main module."""
 START_S = {OWN: 20.0, SLURM: 150.0}
-"""Maps an engine to the longest time of a start. A gateway answers when it has read the queue of Slurm, and a slow
-slurmctld takes a minute for one answer.
+"""Maps an engine to the longest time without progress of a start. A gateway answers when it has read the queue of Slurm,
+and a slow slurmctld takes a minute for one answer.
 """
+LONGEST_START_S = 3600.0
+"""Longest time of a start that makes progress. A migration of a million jobs takes minutes on a busy machine."""
 STOP_S = 20.0
 MAX_ERROR_BYTES = 64 * 1024
 """Maximum number of bytes read from the output of a process that failed to start. A pipe holds as much."""
@@ -110,11 +112,14 @@ def ensure_running(paths: Paths, *, local_node: bool = True) -> bool:
 def wait_for_start(paths: Paths, child: subprocess.Popen[bytes]) -> None:
     """Wait until a controller or gateway answers: the started child, or another process that was faster.
 
-    Raises UserError with the child's error message.
+    The wait goes on as long as the child uses CPU time. Raises UserError with the child's error message.
     """
-    deadline = time.monotonic() + START_S[paths.engine]
+    began = progress_at = time.monotonic()
+    used = 0
     try:
-        while time.monotonic() < deadline:
+        while time.monotonic() - progress_at < START_S[paths.engine]:
+            if (now_used := _cpu_ticks(child.pid)) > used and time.monotonic() - began < LONGEST_START_S:
+                used, progress_at = now_used, time.monotonic()
             if is_running(paths):
                 return
             if child.poll() is not None and not running_pid(paths) and not is_running(paths):
@@ -124,6 +129,16 @@ def wait_for_start(paths: Paths, child: subprocess.Popen[bytes]) -> None:
         if child.stderr is not None:
             child.stderr.close()
     raise UserError(f"the {paths.daemon} does not answer", f"see {paths.log}")
+
+
+def _cpu_ticks(pid: int) -> int:
+    """Return the CPU time that a process has used, in clock ticks, or 0 if it has ended."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            fields = file.read().rpartition(")")[2].split()
+        return int(fields[11]) + int(fields[12])
+    except (OSError, IndexError, ValueError):
+        return 0
 
 
 def _not_started(paths: Paths, child: subprocess.Popen[bytes]) -> UserError:

@@ -54,13 +54,20 @@ _CLOSED = UserError("the client was closed before the call returned", "close it 
 
 class CallRunner:
     """Submits calls and collects their answers. `given` contains the arguments of `Client.submit` for every
-    job.
+    job. `load` unpickles an answer.
     """
 
     def __init__(
-        self, client: Client, *, folder: str | os.PathLike[str] | None, python: str, given: Mapping[str, Any]
+        self,
+        client: Client,
+        *,
+        folder: str | os.PathLike[str] | None,
+        python: str,
+        given: Mapping[str, Any],
+        load: Callable[[bytes], Any],
     ) -> None:
         self._client = client
+        self._load = load
         self._python = python
         self._given = given
         self._keep = folder is not None
@@ -231,7 +238,7 @@ class CallRunner:
         assert bundle.job is not None
         try:
             with open(self._path(bundle.job.id, "answer"), "rb") as file:
-                answers = answers_of(file.read())
+                answers = answers_of(file.read(), self._load)
         except OSError:
             return False
         if len(answers) < len(bundle.futures):
@@ -247,7 +254,7 @@ class CallRunner:
         job, began = bundle.job.behind, row.start is not None
         try:
             async with self._asking:
-                answers = answers_of(await job.output()) if began else {}
+                answers = answers_of(await job.output(), self._load) if began else {}
                 log = await _tail(job) if began and len(answers) < len(bundle.futures) else ""
         except UserError as error:
             await asyncio.to_thread(_refuse, bundle.futures, error)

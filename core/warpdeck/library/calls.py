@@ -119,8 +119,11 @@ def by_file(path: str) -> str:
     return f"<{shlex.quote(path)}\n"
 
 
-def answers_of(output: bytes) -> dict[int, Answer]:
-    """Return the answers of a task's calls by call number. A call that was killed before its end has none."""
+def answers_of(output: bytes, load: Callable[[bytes], Any] = pickle.loads) -> dict[int, Answer]:
+    """Return the answers of a task's calls by call number. A call that was killed before its end has none.
+
+    `load` unpickles an answer.
+    """
     found: dict[int, Answer] = {}
     at = output.find(MARK)
     while at >= 0:
@@ -129,20 +132,23 @@ def answers_of(output: bytes) -> dict[int, Answer]:
         packed = output[head + 16 : head + 16 + size]
         whole = len(packed) == size and zlib.crc32(packed).to_bytes(4, "big") == output[head + 12 : head + 16]
         if whole:
-            found[int.from_bytes(output[head : head + 4], "big")] = _unpacked(packed)
+            found[int.from_bytes(output[head : head + 4], "big")] = _unpacked(packed, load)
         at = output.find(MARK, head + 16 + size if whole else head)  # a prolog may have written the mark, too
     return found
 
 
-def _unpacked(packed: bytes) -> Answer:
+def _unpacked(packed: bytes, load: Callable[[bytes], Any]) -> Answer:
     try:
-        said = pickle.loads(packed)
+        match load(packed):
+            case (True, result):
+                return Answer(result, None)
+            case (False, BaseException() as error, str(text)):
+                error.__cause__ = RemoteTraceback(text)
+                return Answer(None, error)
+            case _:
+                return Answer(None, ValueError("the answer of the job has an unknown form"))
     except Exception as error:  # the classes of the answer determine the exception
         return Answer(None, error)
-    if said[0]:
-        return Answer(said[1], None)
-    said[1].__cause__ = RemoteTraceback(said[2])
-    return Answer(None, said[1])
 
 
 @cache

@@ -13,16 +13,18 @@ folder is sent as a snapshot, as with any job.
 from __future__ import annotations
 
 import os
+import pickle
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor as Base
 from concurrent.futures import Future, wait
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from warpdeck.base.errors import UserError
 
+from .answer_data import load_data
 from .callfutures import CallFuture, CallRequest
 from .callrunner import CallRunner
 from .calls import PackedCall, packed_call, packed_function
@@ -30,6 +32,8 @@ from .client import Client
 from .drafting import Snapshots
 
 T = TypeVar("T")
+LOADERS: dict[str, Callable[[bytes], Any]] = {"any": pickle.loads, "data": load_data}
+"""Functions that unpickle answers, by the executor's argument `answers`."""
 OURS = ("array", "output", "error", "input", "open_mode", "wrap", "text", "command")
 """Options that the executor sets itself."""
 
@@ -45,6 +49,9 @@ class Executor(Base):
     `chunksize` is the number of calls that may share a job. They run one after the other in one process,
     which saves small functions the start of Python. Their answers come when the job ends, and a call that
     kills the job also fails the calls after it.
+
+    `answers` says what a call may return. With "any", answers are unpickled without a check, so whoever controls a node can
+    run code in this program. With "data", only plain data, NumPy arrays and Python's own exceptions are accepted.
     """
 
     def __init__(
@@ -57,6 +64,7 @@ class Executor(Base):
         cwd: str | os.PathLike[str] | None = None,
         env: Mapping[str, str] | None = None,
         snapshot: Snapshots = "auto",
+        answers: Literal["any", "data"] = "any",
         **options: Any,
     ) -> None:
         for name in OURS:
@@ -66,7 +74,9 @@ class Executor(Base):
         self._own = client is None
         self._client = client or Client()
         given = {"cwd": cwd, "env": env, "snapshot": snapshot, **options}
-        self._runner = CallRunner(self._client, folder=folder, python=python, given=given)
+        self._runner = CallRunner(
+            self._client, folder=folder, python=python, given=given, load=LOADERS[answers]
+        )
         self._lock = threading.Lock()
         self._open: set[CallFuture[Any]] = set()
         self._closed = False

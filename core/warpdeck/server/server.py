@@ -32,7 +32,7 @@ from .services import Services
 
 log = logging.getLogger("warpdeck.api")
 
-NOBODY = Caller(Principal(user="", uid=-1))
+NOBODY = Principal(user="", uid=-1)
 """A user without any rights; such a client gets only the reason for the refusal."""
 
 
@@ -134,11 +134,11 @@ class ApiServer(Services):
         An agent can forward only processes of jobs that run on its node.
         """
         owner = self.engine.jobs.owner(job_id, restarts=restarts, node=node)
+        process = JobProcess(job_id=job_id, node=node, lost=lost)
         if owner is None:
-            stranger = self._connection(reader, writer, NOBODY)
+            stranger = self._connection(reader, writer, Caller(NOBODY, process))
             stranger.refuse(UserError(f"job {job_id} does not run on {node}", "", code="no_job"))
             return
-        process = JobProcess(job_id=job_id, node=node, lost=lost)
         caller = Caller(owner, process)
         await self._serve_client(self._connection(reader, writer, caller))
 

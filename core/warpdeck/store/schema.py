@@ -163,13 +163,14 @@ MIGRATIONS: tuple[str, ...] = (
     """,
     """
     CREATE TABLE request_parts (
-        seq INTEGER PRIMARY KEY,
+        seq INTEGER PRIMARY KEY AUTOINCREMENT,
         uid INTEGER NOT NULL,
         sha256 TEXT NOT NULL,
         size INTEGER NOT NULL,
         content BLOB NOT NULL
     );
-    CREATE UNIQUE INDEX request_parts_key ON request_parts (uid, sha256, size);
+    CREATE UNIQUE INDEX request_parts_key ON request_parts (sha256, uid);
+    CREATE INDEX request_parts_user ON request_parts (uid, size);
     ALTER TABLE requests ADD COLUMN parts TEXT;
     CREATE INDEX requests_parts ON requests (parts) WHERE parts IS NOT NULL;
     """,

@@ -17,6 +17,7 @@ from warpdeck.notation.request.sweep import array_parameters, task_parameters, w
 from warpdeck.notation.values.umask import umask_of
 from warpdeck.ports.ports import Changes, PartsBlob
 from warpdeck.store import SqliteStore, request_parts
+from warpdeck.store.purge import EndLimit
 from warpdeck.store.schema import MIGRATIONS
 
 LONG = "x" * MIN_BYTES
@@ -160,3 +161,31 @@ async def test_the_oldest_parts_of_ended_jobs_make_room_for_new_ones(tmp_path: P
         request_parts.remove_oldest(db, 1000, 2 * MIN_BYTES, keep=frozenset({blobs[2].sha256}))
         kept = {row[0] for row in db.execute("SELECT sha256 FROM request_parts")}
     assert kept == {blobs[number].sha256 for number in (1, 2, 4)}, "2 and 5 are pending, 3 is just submitted"
+
+
+async def test_a_purge_removes_and_archives_the_parts_of_its_jobs_unless_others_have_them(
+    tmp_path: Path,
+) -> None:
+    path, archives = tmp_path / "state.db", tmp_path / "archive"
+    store = await SqliteStore.open(str(path))
+    try:
+        shared, shared_blob = blob_of(Request(script=f"shared{LONG}"))
+        alone, alone_blob = blob_of(Request(script=f"alone{LONG}"))
+        for number, request, blob, ended_at in (
+            (1, shared, shared_blob, 5.0),
+            (2, alone, alone_blob, 6.0),
+            (3, shared, shared_blob, None),
+        ):
+            job = msgspec.structs.replace(make_job(number, ended_at=ended_at), request=request)
+            await store.commit(msgspec.structs.replace(submission(job), parts=(blob,)))
+        limit = EndLimit(ended_before_unix=10.0)
+        purge = store.purger.purge(limit=limit, archive_folder=str(archives), needed=lambda: ())
+        assert [count async for count in purge] == [2]
+        assert await store.parts(1000, shared_blob.sha256) == shared_blob.content
+        assert await store.parts(1000, alone_blob.sha256) is None
+    finally:
+        await store.close()
+    (archive,) = archives.iterdir()
+    with contextlib.closing(sqlite3.connect(archive)) as db:
+        kept = {row[0] for row in db.execute("SELECT sha256 FROM request_parts")}
+    assert kept == {shared_blob.sha256, alone_blob.sha256}
