@@ -153,6 +153,8 @@ class StandbyLink:
             mode=message.mode,
             keys=message.keys,
         )
+        if not os.path.isabs(settings.home):
+            raise UserError(f"{settings.home!r} is not an absolute path", "use --home /FOLDER")
         connection = await self._open(settings, accept_host_key=message.accept_host_key, progress=progress)
         await self._end()
         try:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import time
 from typing import TYPE_CHECKING, Any
 
+from warpdeck.base import standby_files
 from warpdeck.base.output import clean, print_json, print_note
 from warpdeck.base.paths import OWN, default_paths
 from warpdeck.cli.arguments import JSON, Argument, UsageError, number
@@ -49,7 +49,7 @@ def _claimed(client: SyncClient) -> dict[str, Any]:
 
 def _run(args: Namespace) -> int:
     paths = default_paths(engine=OWN)
-    is_standby = os.path.exists(paths.standby_role)
+    is_standby = standby_files.is_standby(paths)
     if not is_standby and (args.force or args.watchdog is not None):
         raise UsageError(
             f"{args.prog}: {paths.home} is no standby", "use --force and --watchdog on a standby only"

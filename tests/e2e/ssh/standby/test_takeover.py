@@ -6,6 +6,8 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -19,6 +21,7 @@ from tests.support.home import Home
 from tests.support.processes import has_ended
 from tests.support.waiting import eventually
 
+import warpdeck
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import Paths
 from warpdeck.client.blocking_client import SyncClient
@@ -261,6 +264,8 @@ def test_a_folder_that_both_machines_share_is_refused(first: Home, lab: Lab) -> 
         str(shared.path),
     )
     assert done.returncode == 1 and "is the folder of the controller itself" in done.stderr
+    relative = first.run("standby", f"root@{lab.address(1)}", "--home", "standby")
+    assert relative.returncode == 1 and "is not an absolute path" in relative.stderr
     assert first.request("standby")["standby"] is None
     eventually(lambda: not shared.receivers(), what="the receiver ends")
 
@@ -294,6 +299,57 @@ def test_clients_on_the_standby_use_the_site_before_and_after_a_takeover(
     waiting.communicate(timeout=60)
     assert waiting.returncode == 3
     assert time.monotonic() - taken_at < FOLLOW_S
+
+
+def test_a_standby_that_missed_the_last_start_is_obeyed_all_the_same(
+    first: Home, lab: Lab, standby: Standby
+) -> None:
+    add_node(first, lab, 2)
+    standby.set_up(first, "--mode", "async", "--keys")
+    lab.sh("drop", str(standby.host))
+    try:
+        for _ in range(2):  # Two starts with higher epochs, of which the standby does not learn.
+            kill_controller(first)
+            first.ok("up", "--no-local-node")
+            eventually(lambda: first.node("gpu2")["state"] == "idle", what="the agent obeys the new start")
+        epoch = first.request("status")["epoch"]
+        kill_controller(first)
+    finally:
+        lab.sh("undrop", str(standby.host))
+    standby.ok("takeover", "--force")
+    eventually(lambda: standby.home.node("gpu2")["state"] == "idle", what="the agent obeys the standby")
+    status = standby.home.request("status")
+    assert status["epoch"] > epoch and not status["fenced"]
+
+
+def test_a_host_without_warpdeck_gets_the_program_and_takes_over_with_it(
+    first: Home, lab: Lab, standby: Standby, short_tmp: Path
+) -> None:
+    """The host has a Python of the same version, which does not find our sources."""
+    empty = short_tmp / "empty"
+    empty.touch()
+    with lab.covered(standby.host, str(origin_of_warpdeck()), empty):
+        missing = lab.command(standby.host, sys.executable, "-I", "-c", "import warpdeck")
+        assert subprocess.run(missing, env=lab.environ, capture_output=True, check=False).returncode != 0
+        standby.set_up(first)
+        command = standby.row(first)["command"]
+        assert command.startswith("/var/lib/warpdeck/standby-")
+        job = first.json("submit", "--no-snapshot", "--hold", "--wrap", "true")["job_id"]
+        kill_controller(first)
+        environ = ("env", f"WARPDECK_HOME={standby.path}", f"HOME={standby.path.parent}")
+        lab.on(standby.host, *environ, command, "takeover", "--force")
+        assert standby.home.state(job) == "PENDING"
+        lab.on(standby.host, *environ, command, "screen", "queue", "--plain")
+        lab.on(standby.host, *environ, command, "down")
+
+
+def origin_of_warpdeck() -> Path:
+    """Return the file with which the interpreter finds warpdeck: that of an editable installation, or the package's own."""
+    (site,) = [path for path in map(Path, sys.path) if path.name == "site-packages"]
+    found = [
+        file for file in site.glob("*.pth") if str(Path(warpdeck.__file__).parents[1]) in file.read_text()
+    ]
+    return found[0] if found else Path(warpdeck.__file__)
 
 
 def connect_as(uid: int, path: Path) -> socket.socket:
