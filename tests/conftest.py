@@ -51,6 +51,7 @@ NEEDS = {
     ),
     "slurm": ("/var/cache/warpdeck-tests/slurm/root/usr/sbin/slurmctld", "/usr/bin/nsenter", "/usr/sbin/ip"),
     "slurmrestd": ("/var/cache/warpdeck-tests/slurm/root/usr/sbin/slurmrestd",),
+    "systemd": ("/usr/bin/systemd-analyze",),
     "shells": ("/usr/bin/bash", "/usr/bin/zsh", "/usr/bin/fish", "/usr/bin/busybox"),
     "tmux": ("/usr/bin/tmux",),
     "chromium": ("/usr/bin/chromium",),

@@ -5,7 +5,7 @@ set -eu
 missing=
 for pair in sshd:openssh-server tmux:tmux ip:iproute2 nft:nftables gcc:gcc git:git unshare:util-linux podman:podman crun:crun newuidmap:uidmap \
     mpicc.mpich:libmpich-dev mpirun.mpich:mpich mpicc.openmpi:libopenmpi-dev mpirun.openmpi:openmpi-bin zsh:zsh fish:fish busybox:busybox \
-    chromium:chromium node:nodejs npm:npm mksquashfs:squashfs-tools squashfuse:squashfuse; do
+    chromium:chromium node:nodejs npm:npm mksquashfs:squashfs-tools squashfuse:squashfuse systemd-analyze:systemd; do
     PATH=$PATH:/usr/sbin:/sbin command -v "${pair%%:*}" >/dev/null 2>&1 || missing="$missing ${pair#*:}"
 done
 [ -e /usr/lib/python3/dist-packages/torch ] || missing="$missing python3-torch" # gloo; PyPI's brings 5 GB of CUDA

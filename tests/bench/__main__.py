@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 
 from . import (
+    backup,
     calls,
     commands,
     cycle,
@@ -21,6 +22,7 @@ from . import (
     planning,
     remote,
     screen,
+    standby,
     trees,
     verdict,
 )
@@ -35,10 +37,12 @@ PARTS = (
     "jobs",
     "calls",
     "remote",
+    "standby",
     "trees",
     "planning",
     "restart",
     "history",
+    "backup",
     "fleet",
     "hostile",
     "over_slurm",
@@ -59,6 +63,8 @@ def main(words: list[str]) -> int:
         verdict.measure(table)
     if "remote" in wanted:
         remote.measure(table)
+    if "standby" in wanted:
+        standby.measure(table)
     if "trees" in wanted:
         trees.measure(table)
     if "planning" in wanted:
@@ -76,7 +82,7 @@ def main(words: list[str]) -> int:
 
 def with_rig(table: Table, wanted: list[str]) -> None:
     """Measure the parts that need a controller, from an empty queue to a full one."""
-    if not {"commands", "screen", "idle", "jobs", "calls", "restart", "history"} & set(wanted):
+    if not {"commands", "screen", "idle", "jobs", "calls", "restart", "history", "backup"} & set(wanted):
         return
     with open_rig() as rig:
         if "commands" in wanted:
@@ -98,6 +104,9 @@ def with_rig(table: Table, wanted: list[str]) -> None:
     if "history" in wanted:
         with open_rig() as rig:
             history.measure(table, rig)
+    if "backup" in wanted:
+        with open_rig() as rig:
+            backup.measure(table, rig)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from tests.property import type_values
 from tests.support.core import Core, make_request
 
 from warpdeck.base.errors import InvalidTransition, UserError
+from warpdeck.base.site_seal import SiteSeal
 from warpdeck.controller.events.events import NodeUp
 from warpdeck.controller.events.node_messages import decode_node_message
 from warpdeck.controller.loop.fences import Fences
@@ -92,6 +93,7 @@ def cluster() -> Core:
     The other node sends nothing more.
     """
     core = Core(HONEST, LIAR)
+    core.state.starts.seal = SiteSeal("a secret that the nodes do not know")
     for _ in range(2):
         core.run(make_request(gpus=4))
     core.submit(make_request(gpus=4, nodes=2))
@@ -143,6 +145,7 @@ def test_messages_of_a_node_do_not_affect_other_nodes(sent: list[dict[str, Any]]
         except (UserError, InvalidTransition):
             continue
     assert others(core)[:2] == before
+    assert core.state.may_start, "a node can stop the site"
     core.plan()
     for node in core.state.nodes.values():
         msgspec.json.encode([node_row(core.state, node), node_health_row(core.state, node)])

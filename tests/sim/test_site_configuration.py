@@ -15,7 +15,8 @@ from warpdeck.controller.events.events import ReservationMade, ReservationRemove
 from warpdeck.controller.loop.controller import Controller
 from warpdeck.model import GpuRequest, Job, JobState, NodeName, Request, Reservation, Resources
 from warpdeck.ports.caller import Principal
-from warpdeck.sim.cluster import EPOCH_UNIX, Faults, SimCluster
+from warpdeck.sim.cluster import EPOCH_UNIX, SimCluster
+from warpdeck.sim.faults import Faults
 from warpdeck.sim.virtualtime import run_virtual
 from warpdeck_agent.wire import messages as wire
 

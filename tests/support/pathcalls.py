@@ -29,6 +29,7 @@ PRIVILEGED = (
             "daemon",
             "fleet",
             "ports",
+            "standby",
             "store",
         )
     ),

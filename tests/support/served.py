@@ -101,6 +101,9 @@ class QuietFleet:
             raise answer
         return answer
 
+    async def known_launches(self, name: NodeName, launches: list[list[int]]) -> list[wire.KnownLaunch]:
+        return []
+
     async def open_stream(self, name: NodeName, message: Any, sink: Any) -> Any:
         self.joined.append(sink)
         return QuietPipe()

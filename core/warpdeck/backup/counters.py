@@ -7,9 +7,10 @@ from contextlib import closing
 
 import msgspec
 
+from warpdeck.model.recovery import Recovery
 from warpdeck.store.batch_log import META_KEY
 from warpdeck.store.database_copy import open_for_reading
-from warpdeck.store.starts import SECRET, START
+from warpdeck.store.starts import RECOVERY, SECRET, START
 
 from .manifest import Counters
 
@@ -46,7 +47,8 @@ def counters_of(path: str) -> Counters:
 def raise_counters(path: str, replaced: str) -> Counters:
     """Raise the counters of a copy to those of the database that it replaces, and return them.
 
-    Ids of jobs that were given out once are then never given out again. The epoch and the secret of the site, without
+    Ids of jobs that were given out once are then never given out again. They are recorded as lost, so that the
+    controller does not end launches with these ids as outdated ones (`model.recovery`). The epoch and the secret of the site, without
     which agents refuse the controller, are kept as well. Nothing is changed if the databases belong to different sites.
     Raises UserError or sqlite3.Error.
     """
@@ -60,12 +62,22 @@ def raise_counters(path: str, replaced: str) -> Counters:
         kept = {}
         if next_job_id > found.next_job_id:
             kept[NEXT_JOB_ID] = str(next_job_id)
+            kept[RECOVERY] = _with_lost_ids(has.get(RECOVERY), found.next_job_id, next_job_id - 1)
         if (known.epoch or 0) > (found.epoch or 0):
             kept[START] = meta[START]
         if SECRET in meta and SECRET not in has:
             kept[SECRET] = meta[SECRET]
         db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", kept.items())
         return read_counters(db)
+
+
+def _with_lost_ids(recovery: str | None, first: int, last: int) -> str:
+    """Return the record of a recovery with one more range of ids that the lost part of the database may have given."""
+    try:
+        known = msgspec.json.decode(recovery or "{}", type=Recovery)
+    except msgspec.MsgspecError:
+        known = Recovery()
+    return msgspec.json.encode(known.with_lost_ids(first, last)).decode()
 
 
 def _meta(db: sqlite3.Connection) -> dict[str, str]:

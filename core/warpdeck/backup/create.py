@@ -16,11 +16,11 @@ from warpdeck.store.database_copy import Show, copy_database
 
 from .archive import written_archive
 from .counters import counters_of
+from .generations import generations
 from .manifest import (
     CONFIG,
     DATABASE,
     FORMAT,
-    GENERATION,
     HOST_KEYS,
     KEYS,
     PART,
@@ -39,8 +39,11 @@ class Backup(msgspec.Struct, frozen=True, kw_only=True):
 
     file: str
     size_bytes: int
+    """Size of the file."""
     manifest: Manifest
+    """The last part of the backup, which describes all others."""
     deleted: tuple[str, ...] = ()
+    """Files that `--keep` has deleted."""
 
 
 def make_backup(
@@ -117,9 +120,7 @@ def _extras(paths: Paths, *, keys: bool, trees: bool) -> Iterator[tuple[str, str
 
 def _delete_old(folder: str, *, keep: int, site: str) -> tuple[str, ...]:
     """Delete the oldest backups of the site, and return the files. Raises OSError."""
-    names = sorted(
-        name for name in os.listdir(folder) if (found := GENERATION.fullmatch(name)) and found["site"] == site
-    )
+    names = [each.name for each in generations(folder) if each.site == site]
     gone = tuple(os.path.join(folder, name) for name in names[:-keep])
     for file in gone:
         os.unlink(file)

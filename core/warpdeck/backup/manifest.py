@@ -26,19 +26,25 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     """One file of a backup."""
 
     name: str
+    """Path in the archive, such as state.db."""
     size_bytes: int
     sha256: str
+    """SHA-256 of the content, in hexadecimal digits."""
 
 
 class Counters(msgspec.Struct, frozen=True, kw_only=True):
     """Numbers that identify the state of a database."""
 
     schema: int
+    """Version of the database's schema."""
     controller_id: str
+    """Random id of the site."""
     jobs: int
     """Number of jobs in the database, also ended ones."""
     highest_job_id: int
+    """Highest id of a job in the database."""
     next_job_id: int
+    """Id of the next job."""
     epoch: int | None = None
     """Number of the controller's last start that took over the site, if the database records it."""
 
@@ -47,11 +53,15 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """Description of a backup."""
 
     format: int
+    """Version of the layout of the archive."""
     warpdeck: str
     """The version of warpdeck that made the backup."""
     at_unix: float
+    """Time of the copy of the database, in Unix seconds."""
     counters: Counters
+    """Numbers of the database."""
     parts: tuple[Part, ...]
+    """All other parts of the archive."""
 
     def part(self, name: str) -> Part | None:
         return next((part for part in self.parts if part.name == name), None)

@@ -99,8 +99,9 @@ def _set_aside(home: str, name: str, replaced: str) -> None:
 
 def _merge_trees(new: str, trees: str) -> None:
     """Move the packed snapshots that the home lacks. They are named by their contents, so none is replaced."""
+    os.makedirs(trees, mode=0o700, exist_ok=True)
     for folder, _, names in os.walk(new):
-        place = os.path.join(trees, os.path.relpath(folder, new))
+        place = os.path.normpath(os.path.join(trees, os.path.relpath(folder, new)))
         os.makedirs(place, mode=0o700, exist_ok=True)
         for name in names:
             if not os.path.exists(os.path.join(place, name)):

@@ -23,6 +23,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     """The columns of the row's key, separated by spaces, or "" for the whole table."""
     problem: str
+    """The problem in words."""
     salvage: str
     """What the controller does about it."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import sqlite3
 from collections.abc import Iterator
 
@@ -75,6 +76,18 @@ def check_relations(db: sqlite3.Connection) -> Iterator[Problem]:
         salvage = NOTHING if table == "jobs" else IGNORED
         for (found,) in db.execute(f"SELECT {key} FROM {table} WHERE {condition}"):
             yield Problem(table=table, key=str(found), problem=problem, salvage=salvage)
+
+
+def check_parts(db: sqlite3.Connection) -> Iterator[Problem]:
+    """Check the digests of the large parts of requests."""
+    for uid, sha256, size, content in db.execute("SELECT uid, sha256, size, content FROM request_parts"):
+        if (hashlib.sha256(content).hexdigest(), len(content)) != (sha256, size):
+            yield Problem(
+                table="request_parts",
+                key=f"{uid} {sha256}",
+                problem="the content does not have this digest and size",
+                salvage=NOTHING,
+            )
 
 
 def check_counters(db: sqlite3.Connection) -> Iterator[Problem]:

@@ -29,6 +29,7 @@ class Restored(msgspec.Struct, frozen=True, kw_only=True):
     """A finished restore."""
 
     source: str
+    """The backup, or the folder of replaced state."""
     replaced: str
     """The folder that keeps the replaced state."""
     before: Counters | None

@@ -10,7 +10,8 @@ from warpdeck.base.errors import UserError
 from warpdeck.store.database_copy import Show, copy_database
 
 from .archive import extract
-from .manifest import CONFIG, DATABASE, GENERATION, HOST_KEYS, Manifest
+from .generations import generations
+from .manifest import CONFIG, DATABASE, HOST_KEYS, Manifest
 
 SQLITE_MAGIC = b"SQLite format 3\0"
 
@@ -52,9 +53,11 @@ def stage(path: str, folder: str, *, show: Show) -> Source:
 
 def _newest_backup(folder: str) -> str:
     """Return the newest backup in a folder. The backups must belong to one site. Raises UserError or OSError."""
-    matches = [found for name in os.listdir(folder) if (found := GENERATION.fullmatch(name))]
-    if not matches:
-        raise UserError(f"{folder} contains no backup", "name a file that `warpdeck backup` has written")
-    if len({found["site"] for found in matches}) > 1:
+    found = generations(folder)
+    if not found:
+        raise UserError(
+            f"{folder} contains no backup of yours", "name a file that `warpdeck backup` has written"
+        )
+    if len({each.site for each in found}) > 1:
         raise UserError(f"{folder} contains backups of several sites", "name one of the files")
-    return os.path.join(folder, max(found[0] for found in matches))
+    return os.path.join(folder, found[-1].name)

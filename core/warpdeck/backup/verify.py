@@ -39,7 +39,7 @@ from .manifest import CONFIG, DATABASE, Counters
 from .owner import check_owner
 from .pending import finish_restore
 from .problem import NOTHING, RECOVER, REPORTED, Problem
-from .relation_checks import check_counters, check_file, check_relations
+from .relation_checks import check_counters, check_file, check_parts, check_relations
 from .row_checks import JobCheck, check_rows
 from .source import stage
 
@@ -55,8 +55,11 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a check."""
 
     path: str
+    """The home, backup or database file that was checked."""
     counters: Counters
+    """Numbers of the database."""
     problems: tuple[Problem, ...]
+    """All problems, or the first thousand."""
     truncated: bool = False
     """Whether there are more problems than the report contains."""
 
@@ -127,6 +130,7 @@ def _all_problems(db: sqlite3.Connection, config: str, schema: int, show: Show) 
         ("rows", lambda: check_rows(db)),
         ("jobs", lambda: JobCheck(db).check(on_submission, run_times.add)),
         ("references", lambda: check_relations(db)),
+        ("parts of requests", lambda: check_parts(db)),
         ("counters", lambda: check_counters(db)),
         ("accounting", run_times.problems),
         ("invariants", lambda: _state_problems(db, state, collected)),

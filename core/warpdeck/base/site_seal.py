@@ -16,6 +16,10 @@ class SiteSeal:
     def __init__(self, secret: str) -> None:
         self._secret = secret.encode()
 
+    @property
+    def has_secret(self) -> bool:
+        return bool(self._secret)
+
     def sign(self, *parts: object) -> str:
         """Return the seal of these values, or "" without a secret."""
         if not self._secret:
@@ -23,7 +27,7 @@ class SiteSeal:
         text = "\0".join(str(part) for part in parts)
         return hmac.new(self._secret, text.encode("utf-8", "surrogateescape"), "sha256").hexdigest()
 
-    def is_valid(self, seal: str, *parts: object) -> bool:
-        """Return whether a controller of this site has made the seal of these values."""
-        made = self.sign(*parts)
+    def is_valid(self, seal: str, *parts: object, chars: int | None = None) -> bool:
+        """Return whether a controller of this site has made the seal of these values, or its first characters."""
+        made = self.sign(*parts)[:chars]
         return bool(made) and hmac.compare_digest(seal.encode("utf-8", "replace"), made.encode())

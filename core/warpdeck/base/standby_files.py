@@ -71,6 +71,11 @@ def generation(paths: Paths) -> int:
     return int(found["generation"]) if found else 0
 
 
+def is_standby(paths: Paths) -> bool:
+    """Return whether this home is the standby of a controller."""
+    return os.path.exists(paths.standby_role)
+
+
 def serving_elsewhere(paths: Paths) -> UserError | None:
     """Return the sentence that names the machine which serves the site, or None if this home may serve it."""
     if found := read(paths.successor):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from warpdeck.base.errors import RESTART, UNCERTAIN, UserError
 from warpdeck.base.paths import SLURM
-from warpdeck.base.standby_files import serving_elsewhere
+from warpdeck.base.standby_files import is_standby, serving_elsewhere
 from warpdeck_agent.client.access import VERSION
 from warpdeck_agent.wire.frames import JSON, FrameDecoder, WireError, json_frame, parse_json, split_data
 
@@ -140,6 +140,8 @@ def connection_error(error: OSError, paths: Paths) -> UserError:
             f"unset WARPDECK_HOME to use your own {paths.daemon}",
         )
     if elsewhere := serving_elsewhere(paths):
+        if is_standby(paths):
+            elsewhere.code = GONE  # A client on the standby waits for the controller, or for a takeover.
         return elsewhere
     choice = f" --engine {SLURM}" if paths.engine == SLURM else ""
     return UserError(f"no {paths.daemon} is running", f"start it with `warpdeck up{choice}`", code=GONE)

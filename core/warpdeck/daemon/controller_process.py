@@ -83,9 +83,11 @@ async def serve(paths: Paths, *, local_node: bool) -> None:
         controller = Controller(adapters, config=decoded.config, config_lines=decoded.lines)
         with collector.loading():
             await controller.load()
+        standby.on_change = controller.hub.wake
         engine = native_engine(controller, trees, config_path=paths.config, keeper=standby)
         server = ApiServer(engine, paths, stop=stop, clock=time.time)
         fleet.answer_calls(server.serve_call)
+        standby.serve_client = server.serve_relayed
         async with asyncio.TaskGroup() as group:
             await standby.start()
             loop_task = group.create_task(controller.run())

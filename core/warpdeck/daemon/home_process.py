@@ -21,6 +21,8 @@ from warpdeck.base.engine_choice import claim_home
 from warpdeck.base.errors import StoreError, UserError
 from warpdeck.base.home_owner import owned
 from warpdeck.base.paths import SLURM, Paths
+from warpdeck.base.standby_files import MOVED
+from warpdeck.base.systemd_units import MOVED_STATUS
 from warpdeck.daemon.log_limit import RateLimit
 from warpdeck.fleet.openfiles import raise_limit
 
@@ -63,8 +65,9 @@ def run_process(paths: Paths, serve: Callable[[], Coroutine[Any, Any, None]]) ->
             runner.run(serve())
         gc.freeze()  # With frozen objects the interpreter skips one more full collection at its exit.
     except* (UserError, StoreError, OSError) as group:
-        status = 1
-        _print_error(group.exceptions[0])
+        error = _first(group)
+        status = MOVED_STATUS if isinstance(error, UserError) and error.code == MOVED else 1
+        _print_error(error)
     except* Exception:
         status = 1
         log.exception("a bug ended the %s", paths.daemon)
@@ -108,7 +111,13 @@ def start_log(paths: Paths) -> None:
     handler = logging.handlers.RotatingFileHandler(paths.log, maxBytes=MAX_LOG_BYTES, backupCount=1)
     handler.addFilter(RateLimit())
     line = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-    logging.basicConfig(level=logging.INFO, format=line, handlers=[handler])
+    handlers: list[logging.Handler] = [handler]
+    if writes_to_journal():
+        journal = logging.StreamHandler(sys.stderr)
+        journal.addFilter(RateLimit())
+        journal.setFormatter(JournalFormatter("%(name)s: %(message)s"))
+        handlers.append(journal)
+    logging.basicConfig(level=logging.INFO, format=line, handlers=handlers)
     logging.getLogger("asyncssh").setLevel(logging.WARNING)
     logging.raiseExceptions = (
         # A log line that cannot be written because the disk is full is lost. An error message about it would
@@ -117,19 +126,44 @@ def start_log(paths: Paths) -> None:
     )
 
 
+class JournalFormatter(logging.Formatter):
+    """Puts the priority before each line, as journald reads it. The journal adds the time."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        priority = 3 if record.levelno >= logging.ERROR else 4 if record.levelno >= logging.WARNING else 6
+        return "\n".join(f"<{priority}>{line}" for line in super().format(record).splitlines())
+
+
+def writes_to_journal() -> bool:
+    """Return whether standard error goes to systemd's journal.
+
+    systemd sets the variable to the device and inode of that stream. Processes that were started later inherit the variable,
+    but not the stream.
+    """
+    found = os.fstat(sys.stderr.fileno())
+    return os.environ.get("JOURNAL_STREAM") == f"{found.st_dev}:{found.st_ino}"
+
+
 def leave_starter(paths: Paths) -> None:
-    """Redirect standard error to the log file, because its reader has ended.
+    """Redirect standard error to the log file, because its reader has ended. The journal goes on reading.
 
     The interpreter itself may still write to standard error.
     """
+    if writes_to_journal():
+        return
     descriptor = os.open(paths.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     os.dup2(descriptor, sys.stderr.fileno())
     os.close(descriptor)
 
 
-def _print_error(error: Exception) -> None:
+def _first(error: Exception) -> Exception:
+    """Return the first error of a group, at any depth."""
     while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
+    return error
+
+
+def _print_error(error: Exception) -> None:
     log.error("%s", error)
     print(error, file=sys.stderr)
     if isinstance(error, UserError) and error.hint:

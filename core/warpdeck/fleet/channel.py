@@ -17,6 +17,7 @@ from warpdeck_agent.wire import JSON, WireError, read_frame, split_data
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import steps as stepwire
 from warpdeck_agent.wire.frames import DATA_CHUNK_BYTES, STREAM_WINDOW_BYTES
+from warpdeck_agent.wire.past_launches import MAX_ASKED
 
 from .channel_streams import ITEM_OVERHEAD_BYTES, ChannelStream, ChannelStreams, Credit
 from .frame_writer import FrameWriter, Writer
@@ -51,8 +52,8 @@ MAX_UNPROCESSED_BYTES = 256 * 1024
 This is a thousand reports, or one larger message.
 """
 
-_Question = wire.AskHealth | wire.AskCurves | wire.AskMoment | stepwire.ReservePort
-_Answer = wire.Health | wire.Curves | wire.Moment | stepwire.PortReserved
+_Question = wire.AskHealth | wire.AskCurves | wire.AskMoment | wire.AskLaunches | stepwire.ReservePort
+_Answer = wire.Health | wire.Curves | wire.Moment | wire.KnownLaunches | stepwire.PortReserved
 
 
 class Superseded(RemoteError):
@@ -125,9 +126,14 @@ class Channel:
         self._probes = PendingAnswers[bool | None]()
         self._answers = PendingAnswers[_Answer]()
 
-    async def greet(self, controller_id: str, start: wire.ControllerStart) -> wire.Welcome:
+    async def greet(
+        self, controller_id: str, start: wire.ControllerStart, *, wants_past: bool = False
+    ) -> wire.Welcome:
         """Exchange Hello and Welcome. Raises RemoteError, or Superseded if the agent obeys another start."""
-        self.send(wire.Hello(controller_id=controller_id, sample_interval_s=SAMPLE_S, start=start))
+        hello = wire.Hello(
+            controller_id=controller_id, sample_interval_s=SAMPLE_S, start=start, wants_past=wants_past
+        )
+        self.send(hello)
         try:
             async with asyncio.timeout(HELLO_S):
                 _, payload = await read_frame(self._reader)
@@ -201,6 +207,16 @@ class Channel:
         answer = await self._request(wire.AskMoment(ask=0, at_unix=at_unix), PAST_STATE_S)
         assert isinstance(answer, wire.Moment)
         return answer
+
+    async def known_launches(self, launches: list[list[int]]) -> list[wire.KnownLaunch]:
+        """Return what the agent knows of these launches ([job_id, restarts]). Raises RemoteError."""
+        found: list[wire.KnownLaunch] = []
+        for at in range(0, len(launches), MAX_ASKED):
+            request = wire.AskLaunches(ask=0, launches=launches[at : at + MAX_ASKED])
+            answer = await self._request(request, CURVES_S)
+            assert isinstance(answer, wire.KnownLaunches)
+            found += answer.found
+        return found
 
     async def _request(self, question: _Question, timeout_s: float) -> _Answer:
         number = next(self._ids)
@@ -282,6 +298,7 @@ class Channel:
                 wire.Health(ask=number)
                 | wire.Curves(ask=number)
                 | wire.Moment(ask=number)
+                | wire.KnownLaunches(ask=number)
                 | stepwire.PortReserved(ask=number)
             ) if number:
                 self._answers.resolve(number, message)

@@ -34,6 +34,7 @@ from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import steps as stepwire
 from warpdeck_agent.wire.paths import folder_containing
 
+from .backoff import backoff_s
 from .calls import CallServer, accept_call
 from .channel import PROBE_S, Channel, Superseded
 from .deploy import Progress, connect_ssh
@@ -45,12 +46,6 @@ from .userfiles import UserFiles
 
 log = logging.getLogger("warpdeck.fleet")
 
-BACKOFF_FIRST_S = 0.5
-BACKOFF_LAST_S = 30.0
-"""Maximum seconds between two attempts.
-
-Each pause is extended by up to half, so that nodes do not reconnect all at once.
-"""
 QUIT_S = 10.0
 """Seconds that an agent may take to exit after a Quit message."""
 MAX_FIRST_ATTEMPTS = 64
@@ -73,12 +68,6 @@ class RateLimitExceeded(RemoteError):
             node,
             "its agent sends too many messages; check agent.log in the agent's folder on the node",
         )
-
-
-def backoff_s(attempt: int, rng: random.Random) -> float:
-    """Return the pause in seconds after an attempt. Attempts are counted from 0."""
-    pause_s = min(BACKOFF_FIRST_S * 2.0 ** min(attempt, 32), BACKOFF_LAST_S)
-    return pause_s * (1.0 + rng.random() / 2)
 
 
 def _reason(error: Exception) -> str:
@@ -107,6 +96,8 @@ class NodeConnection:
         """Whether a folder is visible on the node, by folder and uid."""
         self.trees: dict[str, PackedTree] = {}
         self.token_bucket = TokenBucket(asyncio.get_running_loop().time)
+        self.was_up = False
+        """Whether the node has answered this start of the controller, which then knows its forgotten launches."""
         self.is_removed = False
         """Whether the node was removed. The link is then not restored after its agent has exited."""
 
@@ -271,11 +262,17 @@ class AgentFleet:
     async def past_state(self, name: NodeName, *, at_unix: float) -> wire.Moment:
         return await self._channel(name).past_state(at_unix)
 
+    async def known_launches(self, name: NodeName, launches: list[list[int]]) -> list[wire.KnownLaunch]:
+        return await self._channel(name).known_launches(launches)
+
     async def open_stream(self, name: NodeName, message: StreamRequest, sink: StreamSink) -> NodeStream:
         return self._channel(name).open_stream(message, sink)
 
     async def close(self) -> None:
-        """End all links. Agents and jobs keep running."""
+        """End all links. Agents and jobs keep running, but an agent without jobs ends after a while."""
+        for link in self._links.values():
+            if link.channel is not None:
+                link.channel.send(wire.ControllerStops())
         for link in list(self._links.values()):
             await self._end(link)
         self._links.clear()
@@ -302,7 +299,7 @@ class AgentFleet:
                 if welcome is None:
                     welcome = await self._open_limited(link, attempt)
                     self._on_event((name, welcome))
-                attempt = 0
+                attempt, link.was_up = 0, True
                 assert link.channel is not None
                 await link.channel.process_frames()
             except Exception as error:
@@ -351,7 +348,9 @@ class AgentFleet:
                 self._wait_processed,
             )
             try:
-                welcome = await channel.greet(self._identity.controller_id, self._own_start)
+                welcome = await channel.greet(
+                    self._identity.controller_id, self._own_start, wants_past=not link.was_up
+                )
                 if not link.token_bucket.spend(0, messages=len(welcome.jobs) + len(welcome.steps)):
                     raise RateLimitExceeded(link.node.name)
             except Superseded as error:

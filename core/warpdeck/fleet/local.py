@@ -11,6 +11,7 @@ from pathlib import Path
 from warpdeck.base import standby_files
 from warpdeck.base.errors import RemoteError, UserError
 from warpdeck.base.paths import Paths
+from warpdeck.base.systemd_units import AGENT, AGENT_SERVICE
 
 from .build import build_local_zipapp
 from .openfiles import restore_limit
@@ -34,12 +35,16 @@ async def connect_local(paths: Paths, hostname: str, *, claim: ClaimMachine) -> 
         )
     claim(machine_name(Path(BOOT_ID).read_text(encoding="ascii"), socket.gethostname()))
     program, build = build_local_zipapp(paths.agent)
-    await start_local(paths, program)
+    if not os.environ.get(AGENT_SERVICE):
+        await start_local(paths, program)
     folder = os.open(paths.agent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         reader, writer = await asyncio.open_unix_connection(f"/proc/self/fd/{folder}/agent.sock")
     except OSError as error:
-        raise RemoteError("this machine", f"the agent does not answer: {error}") from error
+        reason = f"the agent does not answer: {error}"
+        if os.environ.get(AGENT_SERVICE):
+            reason += f"; see `systemctl status {AGENT}`"
+        raise RemoteError("this machine", reason) from error
     finally:
         os.close(folder)
     return Transport(

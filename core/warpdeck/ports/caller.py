@@ -7,7 +7,7 @@ account may now belong to another user.
 The rights are Slurm's (sacctmgr(1), AdminLevel and Coordinator). tests/slurm_parity/administration/test_rights.py compares them:
 
 - `admin` is set for root and for the controller's own user. Only they reach the output and the processes of other
-  users' jobs, and the whole configuration.
+  users' jobs, and the whole configuration. Only they add nodes, because a node sees everything of its jobs.
 - An administrator (AdminLevel) changes everything else: nodes, partitions, QoS, admin levels, accounts, jobs.
 - An operator changes accounts, reservations and jobs.
 - A coordinator changes the users and the subaccounts of an account, and controls the jobs that run under it.

@@ -92,6 +92,7 @@ class Action(StrEnum):
     STANDBY_SET = "standby_set"
     STANDBY_REMOVE = "standby_rm"
     TAKEOVER = "takeover"
+    RECOVER = "recover"
 
 
 CHANGES = frozenset(
@@ -115,6 +116,7 @@ CHANGES = frozenset(
             Action.RUN,
         ),
         *(Action.SESSION, Action.STEP, Action.ALLOCATE, Action.RELOAD, Action.AMEND, Action.STANDBY_SET),
+        Action.RECOVER,
     }
 )
 """The actions that change jobs, nodes or the configuration."""
@@ -131,6 +133,7 @@ class SiteSummary(NamedTuple):
     standby: StandbyRow | None = None
     epoch: int = 0
     fenced: bool = False
+    recovery: bool = False
 
 
 class EngineSite(Protocol):
@@ -183,6 +186,10 @@ class EngineSite(Protocol):
 
     async def amend(self, caller: Caller, message: ask.Amend) -> results.Reloaded:
         """Change the configuration file and put it into force. If that fails, the file is unchanged."""
+        ...
+
+    async def recover(self, caller: Caller, message: ask.Recover) -> results.Recovery:
+        """Adopt or discard the launches of the nodes that the database does not explain."""
         ...
 
     async def take_over(self, caller: Caller, message: ask.Takeover) -> results.TakenOver:

@@ -14,6 +14,7 @@ import msgspec
 from warpdeck.model import Condition, Job, JobCurve, JobId, Node, NodeName, Request, Reservation
 from warpdeck.model.created_by_nonce import CreatedObject
 from warpdeck.model.finished_jobs import FinishedQuery, GroupCost
+from warpdeck.model.recovery import Recovery
 from warpdeck.model.step import Step
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import steps as stepwire
@@ -32,7 +33,7 @@ This number usually includes two jobs that ended by themselves.
 
 
 class JournalEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of a job's history. It is kept forever."""
+    """One line of a job's history. It is kept as long as the job."""
 
     at_unix: float
     job_id: JobId
@@ -125,6 +126,7 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
     """A new start of the controller. It ends a fence."""
     fenced_by: wire.ControllerStart | None = None
     """The start that the agents obey instead of this controller."""
+    recovery: Recovery | None = None
 
     def is_empty(self) -> bool:
         """Return whether there is nothing to commit."""
@@ -171,6 +173,7 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     """The last committed start of the controller."""
     fenced_by: wire.ControllerStart | None = None
     """The start that the agents obey instead; None if the controller is not fenced."""
+    recovery: Recovery = Recovery()
 
 
 class FinishedPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -414,6 +417,13 @@ class Fleet(Protocol):
         """Return the state of the node and its GPUs at that time.
 
         Raises RemoteError after a short time, because a user is waiting.
+        """
+        ...
+
+    async def known_launches(self, name: NodeName, launches: list[list[int]]) -> list[wire.KnownLaunch]:
+        """Return the reports and records of launches that the node runs or was told to forget.
+
+        Raises RemoteError.
         """
         ...
 

@@ -91,6 +91,7 @@ from .site_requests import PastCosts as PastCosts
 from .site_requests import PluginOptions as PluginOptions
 from .site_requests import Priorities as Priorities
 from .site_requests import QosList as QosList
+from .site_requests import Recover as Recover
 from .site_requests import Reload as Reload
 from .site_requests import Reservations as Reservations
 from .site_requests import Settings as Settings

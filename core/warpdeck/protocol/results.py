@@ -21,6 +21,7 @@ from .site_rows import (
     PriorityRow,
     QosRow,
     QuotaRow,
+    RecoveredRow,
     ReservationRow,
     ShareRow,
     UseRow,
@@ -74,6 +75,19 @@ class ControllerStatus(Result, frozen=True, kw_only=True):
     """What the caller keeps, and its limits; None over Slurm."""
     fenced: bool = False
     """Whether the agents obey another controller. `engine.problem` says which one."""
+    recovery: bool = False
+    """Whether the database is older than launches on the nodes, so that no jobs start."""
+
+
+class Recovery(Result, frozen=True, kw_only=True):
+    """The launches that were, or would be, adopted or discarded, and the nodes that did not answer.
+
+    `needed` tells whether unknown launches are left, so that no jobs start.
+    """
+
+    jobs: list[RecoveredRow]
+    silent: dict[str, str] = {}
+    needed: bool = False
 
 
 class AuditList(Result, frozen=True, kw_only=True):

@@ -13,6 +13,8 @@ from . import results
 from .job_rows import PastJobs
 from .request_base import References, RequestMessage
 
+MAX_RECOVERED = 10_000
+"""Maximum number of job ids of one recovery."""
 MAX_EVENTS = 500
 """Maximum number of lines in one answer: some screens."""
 
@@ -151,6 +153,19 @@ class Takeover(RequestMessage[results.TakenOver], frozen=True, kw_only=True, tag
 
     Answer: {"epoch": int, "nodes": n, "lost": [name of a node that did not answer]}
     """
+
+
+class Recover(RequestMessage[results.Recovery], frozen=True, kw_only=True, tag="recover"):
+    """Adopt the launches that the nodes know and the database does not, because it is older. `discard` ends them instead.
+
+    `jobs` are job ids; () means all. `dry_run` changes nothing. Only the controller's own user and root may ask.
+
+    Answer: {"jobs": [site_rows.RecoveredRow], "silent": {node: reason}, "needed": bool}
+    """
+
+    jobs: Annotated[tuple[int, ...], msgspec.Meta(max_length=MAX_RECOVERED)] = ()
+    discard: bool = False
+    dry_run: bool = False
 
 
 class Shutdown(RequestMessage[results.Result], frozen=True, kw_only=True, tag="shutdown"):

@@ -71,6 +71,29 @@ class EngineRow(msgspec.Struct, frozen=True, kw_only=True):
     """The slurmrestd that is asked for the queue; None if the settings name none."""
 
 
+class RecoveredRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A launch on a node that the database does not explain."""
+
+    job: int
+    label: str = ""
+    user: str = ""
+    """Owner of the job; "" if the node has no record of it."""
+    name: str = ""
+    node: str
+    start: int = 0
+    """Number of the job's start, counted from 0."""
+    state: str
+    """"running", "ended", or "forgotten": another controller has recorded its end."""
+    exit: str = ""
+    """Exit status of an ended one, such as 0:0."""
+    output: str = ""
+    """Path of its output."""
+    action: str
+    """"adopt", "discard", or "keep" if it can only be discarded."""
+    reason: str = ""
+    """Reason why it is kept."""
+
+
 class AheadRow(msgspec.Struct, frozen=True, kw_only=True):
     """A job that is planned before another one."""
 

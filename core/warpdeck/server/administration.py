@@ -38,13 +38,14 @@ def admin_handlers(engine: Engine) -> dict[type, Handler]:
         return await engine.standby.set_up(connection.caller, message, connection.progress_of(message.id))
 
     of_root: dict[type, Handler] = {
-        # They copy the database and the keys, or decide which controller the nodes obey.
+        # They copy the database and the keys, decide which controller the nodes obey, or bring jobs to another machine.
+        ask.NodeAdd: add_node,
         ask.StandbySet: set_standby,
         ask.StandbyRemove: direct(engine.standby.remove),
         ask.Takeover: direct(engine.site.take_over),
+        ask.Recover: direct(engine.site.recover),
     }
     of_administrators: dict[type, Handler] = {
-        ask.NodeAdd: add_node,
         ask.NodeDrain: direct(engine.nodes.drain),
         ask.NodeResume: direct(engine.nodes.resume),
         ask.NodeRemove: direct(engine.nodes.remove),

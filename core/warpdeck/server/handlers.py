@@ -155,6 +155,7 @@ async def _status(connection: Connection, message: ask.Status) -> results.Contro
         unreadable=site.unreadable,
         epoch=site.epoch,
         fenced=site.fenced,
+        recovery=site.recovery,
         engine=server.engine.site.about(),
         audit_problem=server.audit.problem,
         standby=site.standby,
@@ -164,7 +165,7 @@ async def _status(connection: Connection, message: ask.Status) -> results.Contro
 
 async def _audit(connection: Connection, message: ask.Audit) -> dict[str, Any]:
     server = connection.server
-    async with server.looks_back.slot(connection.who.uid):
+    async with server.audit_searches.slot(connection.who.uid):
         found = await asyncio.to_thread(server.audit.entries, connection.caller, message)
     page = await paged(connection, message.id, "entries", found.entries, page_rows=AUDIT_PAGE_ROWS)
     return {"problem": found.problem, **page}

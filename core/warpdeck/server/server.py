@@ -21,7 +21,7 @@ from typing import Any
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import Paths
 from warpdeck.model import JobId, NodeName
-from warpdeck.ports.caller import Caller, JobProcess, Principal
+from warpdeck.ports.caller import Caller, JobProcess, LocalClient, Principal
 from warpdeck.ports.engine import Engine
 from warpdeck.protocol.requests import MAX_CLIENTS, MAX_CLIENTS_OF_USER
 
@@ -32,7 +32,7 @@ from .services import Services
 
 log = logging.getLogger("warpdeck.api")
 
-NOBODY = Caller(Principal(user="", uid=-1))
+NOBODY = Principal(user="", uid=-1)
 """A user without any rights; such a client gets only the reason for the refusal."""
 
 
@@ -105,6 +105,19 @@ class ApiServer(Services):
             return
         await self._serve_client(self._connection(reader, writer, caller))
 
+    async def serve_relayed(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, uid: int
+    ) -> None:
+        """Serve a client on the machine of the standby. Its kernel has named the user."""
+        client = LocalClient(pid=0, program="on the standby")
+        try:
+            caller = Caller(identify(uid, self.paths.daemon), client=client)
+        except UserError as error:
+            stranger = Caller(Principal(user=_name_now(uid), uid=uid), client=client)
+            self._connection(reader, writer, stranger).refuse(error)
+            return
+        await self._serve_client(self._connection(reader, writer, caller))
+
     async def serve_call(
         self,
         reader: asyncio.StreamReader,
@@ -121,11 +134,11 @@ class ApiServer(Services):
         An agent can forward only processes of jobs that run on its node.
         """
         owner = self.engine.jobs.owner(job_id, restarts=restarts, node=node)
+        process = JobProcess(job_id=job_id, node=node, lost=lost)
         if owner is None:
-            stranger = self._connection(reader, writer, NOBODY)
+            stranger = self._connection(reader, writer, Caller(NOBODY, process))
             stranger.refuse(UserError(f"job {job_id} does not run on {node}", "", code="no_job"))
             return
-        process = JobProcess(job_id=job_id, node=node, lost=lost)
         caller = Caller(owner, process)
         await self._serve_client(self._connection(reader, writer, caller))
 

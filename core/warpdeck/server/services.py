@@ -48,6 +48,7 @@ class Services(ABC):
         self.quotas = Quotas()
         self.pages = FairSemaphore(MAX_PAGES, MAX_PAGES_OF_USER)
         self.commands = CommandHost()
+        self.audit_searches = FairSemaphore(1, 1)
         self.audit = Recorder(AuditLog(paths.home), clock)
         self.looks_back = FairSemaphore(MAX_LOOKS_BACK, MAX_LOOKS_BACK_OF_USER)
         self.reloads: set[asyncio.Task[Any]] = set()

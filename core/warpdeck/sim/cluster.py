@@ -1,8 +1,9 @@
 """The real controller, reducer and planner over failing simulated nodes, from one seed and in virtual time.
 
-Simulated faults: links break and are restored, nodes reboot and lose their jobs, launches are refused, jobs
-fail, and the controller is killed between any two steps and starts again on the same store. The state's
-invariants are checked after each change. A seed that shows a bug always shows it again.
+Simulated faults: links break and are restored, messages are lost, doubled and delayed, nodes reboot and lose their
+jobs, launches are refused, jobs fail, clocks jump, the disk is full or slow, and the controller is killed before
+and after commits and between any two steps, and starts again on the same store. The state's invariants are
+checked after each change. A seed that shows a bug always shows it again.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ import contextlib
 import dataclasses
 import operator
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from functools import partial
+from typing import Any
 
 import msgspec
 
@@ -25,10 +28,11 @@ from warpdeck.controller.loop.controller import Controller
 from warpdeck.controller.state.invariants import violations
 from warpdeck.model import ArraySpec, GpuRequest, Job, JobId, Link, Node, NodeName, Request, Resources
 from warpdeck.ports.caller import Principal
-from warpdeck.store import MemoryStore
+from warpdeck.ports.ports import FleetEvent, NodeCommand, PackedTree
 from warpdeck_agent.wire import messages as wire
 
 from .demo import NoOutputs
+from .faults import DISK_FULL, MOST_DELAY_S, Faults, FaultyStore
 from .fleet import Key, SimFleet, SimNode
 
 EPOCH_UNIX = 1_700_000_000.0
@@ -39,24 +43,64 @@ USERS = (Principal(user="ann", uid=1), Principal(user="bob", uid=2))
 ROOT = Principal(user="root", uid=0, admin=True)
 
 
-class Faults:
-    """The probabilities of faults."""
-
-    def __init__(self, *, refuse: float = 0.05, fail: float = 0.1) -> None:
-        self.refuse = refuse
-        self.fail = fail
-
-
 class FaultyFleet(SimFleet):
-    """A fleet with nodes that refuse launches and reboot. It counts the starts of each share, because no
-    share may start twice.
+    """A fleet with nodes that refuse launches and reboot, over links that fail.
+
+    It counts the starts of each share, because no share may start twice, and keeps their exit codes.
     """
 
     def __init__(self, cluster: SimCluster) -> None:
         super().__init__(cluster.nodes, clock=cluster.now_unix, rng=cluster.rng, run_time=cluster.run_time)
         self._cluster = cluster
 
-    async def launch(self, name: NodeName, launch: wire.Launch, tree: object) -> None:
+    def start(
+        self, on_event: Callable[[FleetEvent], None], wait_processed: Callable[[], Awaitable[None]]
+    ) -> None:
+        super().start(partial(self._deliver, on_event), wait_processed)
+
+    def _deliver(self, on_event: Callable[[FleetEvent], None], event: FleetEvent) -> None:
+        """Deliver an event of a node once, twice, later, or not at all."""
+        name, message = event
+        if isinstance(message, str | wire.Welcome):  # the begin or the end of a connection
+            on_event(event)
+            return
+        faults, drawn = self._cluster.faults, self._cluster.rng.random()
+        if drawn < faults.lose:
+            self._fail(name)
+            return
+        drawn -= faults.lose
+        if drawn < faults.delay:
+            delay_s = self._cluster.rng.uniform(0.0, MOST_DELAY_S)
+            asyncio.get_running_loop().call_later(delay_s, on_event, event)
+            return
+        on_event(event)
+        if drawn - faults.delay < faults.double:
+            on_event(event)
+
+    def _fail(self, name: NodeName) -> None:
+        """Break the link of a lost message, for a while."""
+        self.break_link(name)
+        asyncio.get_running_loop().call_later(self._cluster.rng.uniform(1.0, 300.0), self.restore_link, name)
+
+    async def send(self, name: NodeName, message: NodeCommand) -> None:
+        faults, drawn = self._cluster.faults, self._cluster.rng.random()
+        if drawn < faults.lose:
+            self._fail(name)
+            return
+        await super().send(name, message)
+        if drawn - faults.lose < faults.double:
+            await super().send(name, message)
+
+    async def launch(self, name: NodeName, launch: wire.Launch, tree: PackedTree | None) -> None:
+        faults, drawn = self._cluster.faults, self._cluster.rng.random()
+        if drawn < faults.lose:
+            self._fail(name)
+            return
+        await self._launch_or_refuse(name, launch)
+        if drawn - faults.lose < faults.double:
+            await self._launch_or_refuse(name, launch)
+
+    async def _launch_or_refuse(self, name: NodeName, launch: wire.Launch) -> None:
         node = self._nodes[name]
         key = (launch.job_id, launch.restarts)
         known = key in node.reports or key in node.launches
@@ -73,6 +117,16 @@ class FaultyFleet(SimFleet):
         starts_of, key = self._cluster.starts_of, (launch.job_id, launch.restarts)
         starts_of[node.name, key] = starts_of.get((node.name, key), 0) + 1
         super()._begin(node, launch)
+
+    def _report(self, node: SimNode, key: Key, **facts: Any) -> None:
+        super()._report(node, key, **facts)
+        report = node.reports.get(key)
+        if report is not None and report.phase == "exited":
+            self._cluster.ends_of[node.name, key] = report
+
+    def restart_agent(self, name: NodeName) -> None:
+        """Restart the agent, which connects again before the controller has noticed that the old link is lost."""
+        self.restore_link(name)
 
     def reboot(self, name: NodeName) -> None:
         """Reboot a node. All of its running launches are lost, and its agent reports the reboot on
@@ -119,14 +173,30 @@ class SimCluster:
         self.config = msgspec.structs.replace(config or Config(), keep_finished_s=FOR_EVER_S)
         self.rng = random.Random(seed)
         self.faults = faults or Faults()
-        self.store = MemoryStore()
+        self.store = FaultyStore(self.faults, self.rng)
         self.nodes = [SimNode(NodeName(f"n{number}"), gpus=gpus, cpus=16) for number in range(nodes)]
         self.boots: dict[NodeName, int] = {}
         self.starts_of: dict[tuple[NodeName, Key], int] = {}
+        self.ends_of: dict[tuple[NodeName, Key], wire.JobReport] = {}
         self.submitted: list[JobId] = []
+        self.jumped_s = 0.0
 
     def now_unix(self) -> float:
-        return EPOCH_UNIX + asyncio.get_running_loop().time()
+        return EPOCH_UNIX + self.jumped_s + asyncio.get_running_loop().time()
+
+    async def run_until_crash(self, work: Coroutine[Any, Any, object]) -> bool:
+        """Run `work` until it ends or the controller dies in a commit. Return whether it has ended."""
+        running = asyncio.ensure_future(work)
+        dying = asyncio.ensure_future(self.store.crashed.wait())
+        await asyncio.wait((running, dying), return_when=asyncio.FIRST_COMPLETED)
+        has_ended = running.done()
+        for each in (running, dying):
+            each.cancel()
+        await asyncio.gather(running, dying, return_exceptions=True)
+        self.store.crashed.clear()
+        if has_ended:
+            await running  # raises its error
+        return has_ended
 
     def run_time(self, launch: wire.Launch) -> tuple[float, int]:
         """Return the run time in seconds and the exit code of a launch."""
@@ -151,14 +221,25 @@ class SimCluster:
         async with asyncio.TaskGroup() as group:
             serving = group.create_task(controller.run())
             checking = group.create_task(_check(controller, on_change))
-            if not controller.state.nodes:
-                for node in self.nodes:
-                    added = Node(name=node.name, target="simulated")
-                    await controller.apply(NodeAdded(node=added))
-                    fleet.connect(added)
+            await self._add_nodes(controller, fleet)
             yield controller
             checking.cancel()
             serving.cancel()
+
+    async def _add_nodes(self, controller: Controller, fleet: FaultyFleet) -> None:
+        """Add the nodes that no earlier controller has added."""
+        for node in self.nodes:
+            if node.name in controller.state.nodes:
+                continue
+            added = Node(name=node.name, target="simulated")
+            while node.name not in controller.state.nodes:
+                with contextlib.suppress(UserError):  # The disk is full.
+                    await controller.apply(NodeAdded(node=added))
+            fleet.connect(added)
+
+    def calm(self) -> None:
+        """Let no more faults happen."""
+        self.faults = self.store.faults = Faults(refuse=0.0, fail=0.0)
 
     async def step(self, controller: Controller) -> str:
         """Trigger one random event and return its name."""
@@ -175,10 +256,15 @@ class SimCluster:
             fleet.restore_link(name)
         elif what == "reboot":
             fleet.reboot(name)
+        elif what == "restart":
+            fleet.restart_agent(name)
+        elif what == "jump":
+            self.jumped_s += self.rng.choice((-3600.0, -5.0, 5.0, 3600.0))
         elif self.submitted:
             named = (str(self.rng.choice(self.submitted)),)
             event = {"cancel": Cancelled, "hold": Held, "release": Released, "requeue": Requeued}[what]
-            await controller.apply(event(principal=ROOT, jobs=named))
+            with contextlib.suppress(UserError):  # The disk is full.
+                await controller.apply(event(principal=ROOT, jobs=named))
         return what
 
     async def _submit(self, controller: Controller) -> None:
@@ -190,8 +276,9 @@ class SimCluster:
         event = Submitted(principal=rng.choice(USERS), request=request, components=components)
         try:
             outcome = await controller.apply(event)
-        except UserError:
-            assert components, "any of the requests alone has room on the empty cluster"
+        except UserError as error:
+            is_full = error.message == DISK_FULL
+            assert components or is_full, "any of the requests alone has room on the empty cluster"
             return
         assert outcome.job is not None
         self.submitted.append(outcome.job.id)
@@ -239,6 +326,8 @@ _STEPS = {
     "lose": 1,
     "find": 2,
     "reboot": 0.5,
+    "restart": 0.5,
+    "jump": 0.2,
 }
 """The events and their relative frequency."""
 DRAIN_QUEUE_S = 86_400.0

@@ -290,6 +290,9 @@ class SimFleet:
         ]
         return [own, *gpus]
 
+    async def known_launches(self, name: NodeName, launches: list[list[int]]) -> list[wire.KnownLaunch]:
+        return []
+
     async def open_stream(self, name: NodeName, message: StreamRequest, sink: StreamSink) -> NodeStream:
         if isinstance(message, wire.OpenTunnel):
             raise RemoteError(name, "a simulated node has no ports and no processes")

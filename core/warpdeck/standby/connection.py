@@ -29,6 +29,7 @@ from . import messages
 from .messages import BEAT_S, LENGTH_BYTES, PIECE_BYTES, READY, SILENCE_S, Greeting, Refused, StandbyMessage
 from .program import install
 from .receiver import PROBE_FILE
+from .relayed_clients import RelayedClients, ServeClient
 from .site_files import SiteFile, changed, gone, pieces, wanted_files
 
 TRANSFER_FILE = "standby-copy.db"
@@ -95,15 +96,23 @@ class StandbyConnection:
             case _:
                 raise messages.MessageError("the receiver did not greet")
 
-    async def follow(self, batches: BatchLog, control: LogControl, paths: Paths, *, with_keys: bool) -> None:
-        """Bring the standby up to date and keep it so until the connection ends. It always ends with an error."""
+    async def follow(
+        self, batches: BatchLog, control: LogControl, paths: Paths, *, with_keys: bool, serve: ServeClient
+    ) -> None:
+        """Bring the standby up to date and keep it so until the connection ends. It always ends with an error.
+
+        `serve` serves the clients on the standby's machine.
+        """
+        clients = RelayedClients(serve, self._send)
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._receive(batches))
+                group.create_task(self._receive(batches, clients))
                 group.create_task(self._beat(batches, paths, with_keys=with_keys))
                 group.create_task(self._send_all(batches, control, paths, with_keys=with_keys))
         except BaseExceptionGroup as errors:
             raise _first(errors) from errors
+        finally:
+            await clients.close()
 
     async def say_farewell(self) -> None:
         """Tell the standby that a person stops the controller."""
@@ -190,13 +199,15 @@ class StandbyConnection:
             if not self.is_copying:
                 await self._send_files(paths, with_keys=with_keys)
 
-    async def _receive(self, batches: BatchLog) -> None:
+    async def _receive(self, batches: BatchLog, clients: RelayedClients) -> None:
         while True:
             match await self._next():
                 case messages.Acknowledged(number=number):
                     batches.acknowledge(number)
                 case messages.Trouble(reason=reason):
                     raise RemoteError(self._target, reason)
+                case messages.ClientOpened() | messages.ClientData() | messages.ClientClosed() as message:
+                    await clients.handle(message)
                 case other:
                     raise messages.MessageError(f"{type(other).__name__} is not expected now")
 

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import random
 import time
 from collections.abc import Callable
 
@@ -20,6 +21,7 @@ import msgspec
 from warpdeck.base import standby_files
 from warpdeck.base.errors import RemoteError, UserError, WarpdeckError
 from warpdeck.base.paths import Paths
+from warpdeck.fleet.backoff import backoff_s
 from warpdeck.fleet.deploy import Progress
 from warpdeck.protocol.requests import StandbySet
 from warpdeck.protocol.standby_rows import StandbyMode, StandbyRow, StandbyState
@@ -28,6 +30,7 @@ from warpdeck.store.log_control import LogControl
 
 from .connection import StandbyConnection, Superseded, open_connection
 from .messages import MessageError
+from .relayed_clients import ServeClient
 
 log = logging.getLogger("warpdeck.standby")
 
@@ -37,8 +40,8 @@ CAUGHT_UP_S = 0.5
 """Commits wait for the standby again when it lacks only batches younger than this."""
 LOOK_S = 0.2
 """Seconds between two looks at the age of the oldest batch that the standby lacks."""
-RETRY_FIRST_S, RETRY_LAST_S = 0.5, 15.0
-"""Seconds between two attempts to connect: the first pause, which doubles, and the longest one."""
+RETRY_LAST_S = 10.0
+"""Maximum seconds between two attempts to connect. There is only one standby, and it should not be behind for long."""
 FAREWELL_S = 5.0
 """Seconds in which the last batches reach the standby when the controller stops."""
 ASK_S = 10.0
@@ -85,6 +88,10 @@ class StandbyLink:
         self._problem = ""
         self._task: asyncio.Task[None] | None = None
         self._is_ending = False
+        self.serve_client: ServeClient = _no_clients
+        """Serves a client on the standby's machine."""
+        self.on_change: Callable[[], None] = lambda: None
+        """Called when the state of the standby has changed in a way that a person should see at once."""
 
     def row(self) -> StandbyRow | None:
         """Return the standby as clients see it, or None if there is none."""
@@ -146,6 +153,8 @@ class StandbyLink:
             mode=message.mode,
             keys=message.keys,
         )
+        if not os.path.isabs(settings.home):
+            raise UserError(f"{settings.home!r} is not an absolute path", "use --home /FOLDER")
         connection = await self._open(settings, accept_host_key=message.accept_host_key, progress=progress)
         await self._end()
         try:
@@ -208,14 +217,16 @@ class StandbyLink:
         self, settings: StandbySettings, batches: BatchLog, connection: StandbyConnection | None
     ) -> None:
         """Keep the connection, and connect again without end with capped pauses."""
-        pause_s = RETRY_FIRST_S
+        attempt, rng = 0, random.Random()
         while True:
             try:
                 if connection is None:
                     connection = await self._open(settings)
                 self._note_connection(settings, connection)
-                pause_s = RETRY_FIRST_S
-                await connection.follow(batches, self._control, self._paths, with_keys=settings.keys)
+                attempt = 0
+                await connection.follow(
+                    batches, self._control, self._paths, with_keys=settings.keys, serve=self.serve_client
+                )
             except Superseded as error:
                 self._note_successor(error)
                 batches.stop_waiting()
@@ -228,8 +239,8 @@ class StandbyLink:
                 connection = self._connection = None
             if self._is_ending:  # The connection ended at the moment of the cancellation, and replaced it.
                 return
-            await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, RETRY_LAST_S)
+            await asyncio.sleep(min(backoff_s(attempt, rng), RETRY_LAST_S))
+            attempt += 1
 
     async def _watch(self, settings: StandbySettings, batches: BatchLog) -> None:
         """Decide from time to time whether commits wait for the standby."""
@@ -239,11 +250,13 @@ class StandbyLink:
             waits, behind_s = batches.waits_for_standby, batches.behind(time.monotonic())[1]
             wanted = may_wait(settings, waits=waits, is_connected=is_connected, behind_s=behind_s)
             if wanted and not waits:
-                batches.waits_for_standby = True
+                batches.waits_for_standby, self._problem = True, ""
+                self.on_change()
                 log.info("requests are answered after the standby %s has them", settings.target)
             elif waits and not wanted:
                 batches.stop_waiting()
                 self._problem = self._problem or f"no answer for {SYNC_WAIT_S:.0f} s"
+                self.on_change()
                 log.warning(
                     "the standby %s is late (%s): requests are answered without it",
                     settings.target,
@@ -272,6 +285,7 @@ class StandbyLink:
 
     def _note_connection(self, settings: StandbySettings, connection: StandbyConnection) -> None:
         self._connection, self._problem = connection, ""
+        self.on_change()
         log.info("connected to the standby %s (%s)", settings.target, connection.host)
 
     def _note_problem(self, settings: StandbySettings, error: Exception) -> None:
@@ -279,6 +293,7 @@ class StandbyLink:
         if problem != self._problem:
             log.warning("standby %s: %s", settings.target, problem)
         self._problem = problem or type(error).__name__
+        self.on_change()
 
     def _note_successor(self, error: Superseded) -> None:
         """Record that the standby serves the site now. No controller starts in this home any more."""
@@ -286,6 +301,11 @@ class StandbyLink:
         content = {"host": error.host, "since_unix": time.time()}
         standby_files.write(self._paths.successor, content, mode=standby_files.FOR_ALL)
         self._on_superseded()
+
+
+async def _no_clients(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, uid: int) -> None:
+    """Disconnect a client, because the controller does not serve clients yet."""
+    writer.close()
 
 
 def read_settings(paths: Paths) -> StandbySettings | None:

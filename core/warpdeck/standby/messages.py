@@ -121,9 +121,32 @@ class Trouble(StandbyMessage, frozen=True, kw_only=True):
     reason: str
 
 
-Sent = Opening | CopyBegin | CopyPiece | CopyEnd | BatchSent | FilePiece | FileGone | Beat | Farewell
+class ClientOpened(StandbyMessage, frozen=True, kw_only=True):
+    """A client on the standby's machine has connected. `is_owner` is set for the account of the receiver."""
+
+    stream: int
+    uid: int
+    is_owner: bool
+
+
+class ClientData(StandbyMessage, frozen=True, kw_only=True):
+    """Bytes from or to such a client."""
+
+    stream: int
+    data: bytes
+
+
+class ClientClosed(StandbyMessage, frozen=True, kw_only=True):
+    """One side has ended the connection of such a client."""
+
+    stream: int
+
+
+_FromBoth = ClientData | ClientClosed
+_Writes = CopyBegin | CopyPiece | CopyEnd | BatchSent | FilePiece | FileGone
+Sent = Opening | _Writes | Beat | Farewell | _FromBoth
 """Messages of the controller."""
-Answer = Greeting | Refused | Acknowledged | Trouble
+Answer = Greeting | Refused | Acknowledged | Trouble | ClientOpened | _FromBoth
 """Messages of the receiver."""
 
 _ENCODER = msgspec.msgpack.Encoder()

@@ -7,12 +7,14 @@ acknowledges batches after they are on disk. Batches that have arrived together 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import select
 import signal
 import socket
 import sqlite3
 import sys
+import threading
 import time
 from collections.abc import Iterator
 
@@ -25,6 +27,7 @@ from warpdeck.store.batch_log import Batch, Position
 from warpdeck.store.replica import Replica
 
 from . import messages
+from .client_relay import ClientRelay
 from .messages import LENGTH_BYTES, SILENCE_S, MessageError, Refused, StandbyMessage
 from .site_files import Folder
 
@@ -48,13 +51,15 @@ class Connection:
     def __init__(self, read_from: int, write_to: int) -> None:
         self._read_from = read_from
         self._write_to = write_to
+        self._lock = threading.Lock()
 
     def send(self, message: StandbyMessage) -> None:
-        """Send a message. Raises Lost."""
+        """Send a message, from any thread. Raises Lost."""
         view = memoryview(messages.packed(message))
         try:
-            while view:
-                view = view[os.write(self._write_to, view) :]
+            with self._lock:
+                while view:
+                    view = view[os.write(self._write_to, view) :]
         except OSError as error:
             raise Lost from error
 
@@ -89,6 +94,7 @@ class Receiver:
         self._number = -1
         """The number of the last batch of the database here."""
         self._told_at = 0.0
+        self._relay: ClientRelay | None = None
 
     def run(self) -> None:
         """Serve the controller until the connection ends. Raises Lost, StoreError, UserError or MessageError."""
@@ -106,6 +112,8 @@ class Receiver:
         take_lock(self._paths)
         self._become_standby(opening)
         self._greet()
+        relay = self._relay = ClientRelay(self._paths, self._send_quietly, is_shared=opening.is_shared)
+        relay.start()
         try:
             for batches, message in _grouped(self._connection):
                 if batches:
@@ -114,8 +122,14 @@ class Receiver:
                 if message is not None:
                     self._handle(message)
         finally:
+            relay.stop()
             self._replica.close()
             self._folder.close()
+
+    def _send_quietly(self, message: StandbyMessage) -> None:
+        """Send a message for a client. The main thread notices that the connection is lost."""
+        with contextlib.suppress(Lost):
+            self._connection.send(message)
 
     def _greet(self) -> None:
         position = self._replica.position()
@@ -161,6 +175,9 @@ class Receiver:
                 self._folder.remove(message.path)
             case messages.Beat():
                 self._record_contact(message.number, waits=message.waits)
+            case messages.ClientData() | messages.ClientClosed():
+                if self._relay is not None:
+                    self._relay.deliver(message)
             case messages.Farewell():
                 self._record_contact(self._number, waits=False, is_orderly=True)
             case _:

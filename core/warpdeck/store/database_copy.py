@@ -8,6 +8,7 @@ writes do not fill the disk's queue. Until the copy is complete, SQLite cannot s
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import time
 from collections.abc import Callable
@@ -42,7 +43,11 @@ def open_for_reading(path: str) -> sqlite3.Connection:
 
 def copy_database(source: str, target: str, *, show: Show) -> None:
     """Copy the database file `source` to the new file `target`. Raises UserError, OSError or sqlite3.Error."""
+    check_exists(source)
     os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    if _is_on_read_only_disk(source):
+        _copy_files(source, target)
+        return
 
     def progress(_status: int, remaining: int, total: int) -> None:
         show(f"database {100 * (total - remaining) // max(1, total)} %")
@@ -55,3 +60,18 @@ def copy_database(source: str, target: str, *, show: Show) -> None:
         reader.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()  # begins the read transaction
         reader.backup(writer, pages=STEP_PAGES, progress=progress, sleep=0.0)
         reader.execute("ROLLBACK")
+
+
+def _is_on_read_only_disk(path: str) -> bool:
+    """Return whether SQLite cannot read the database because it cannot create the -shm file beside it."""
+    is_read_only = os.statvfs(os.path.dirname(os.path.abspath(path))).f_flag & os.ST_RDONLY
+    return bool(is_read_only) and not os.path.exists(f"{path}-shm")
+
+
+def _copy_files(source: str, target: str) -> None:
+    """Copy the files of a database that nobody can write, with the commits that are only in the -wal file."""
+    shutil.copyfile(source, target)
+    if os.path.exists(f"{source}-wal"):
+        shutil.copyfile(f"{source}-wal", f"{target}-wal")
+    with closing(sqlite3.connect(target, isolation_level=None)) as db:
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()

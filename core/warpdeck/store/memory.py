@@ -13,6 +13,7 @@ from warpdeck.controller.presenters.search_records import costs, ended_job, page
 from warpdeck.model import Condition, Job, JobCurve, JobId, Node, NodeName, Reservation
 from warpdeck.model.created_by_nonce import CreatedObject
 from warpdeck.model.finished_jobs import EndedJob, FinishedQuery, GroupCost
+from warpdeck.model.recovery import Recovery
 from warpdeck.model.step import Step
 from warpdeck.ports.ports import (
     LAST_RUNS,
@@ -51,6 +52,7 @@ class MemoryStore:
         self._steps: dict[tuple[JobId, int, int], Step] = {}
         self._start = wire.ControllerStart()
         self._fenced_by: wire.ControllerStart | None = None
+        self._recovery = Recovery()
 
     async def load(self, *, finished_since_unix: float) -> Loaded:
         jobs = [
@@ -73,6 +75,7 @@ class MemoryStore:
             conditions=tuple(await self.conditions(math.inf)),
             start=self._start,
             fenced_by=self._fenced_by,
+            recovery=self._recovery,
         )
 
     def _is_needed(self, step: Step) -> bool:
@@ -107,6 +110,8 @@ class MemoryStore:
             self._start, self._fenced_by = changes.start, None
         if changes.fenced_by is not None:
             self._fenced_by = changes.fenced_by
+        if changes.recovery is not None:
+            self._recovery = changes.recovery
 
     def _commit_jobs(self, changes: Changes) -> None:
         self._jobs.update((job.id, job) for job in changes.jobs)

@@ -14,13 +14,15 @@ import asyncio
 import contextlib
 import os
 import sqlite3
-from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Sequence
+import time
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
 from typing import NamedTuple, TypeVar
 
 from warpdeck.base.errors import StoreError, UserError
+from warpdeck.model import Job
 
 from .database import Database
 from .database_copy import open_for_reading
@@ -36,6 +38,10 @@ VACUUM_PAGES = 1024
 ARCHIVE_KEY = "archive"
 """Key in the table `meta` of an archive. Its usage and nodes are elsewhere."""
 DAY_S = 86_400
+KEEP_READ_S = 60.0
+"""Seconds for which a job that was read is not purged. An order waits for milliseconds in the queue of events."""
+MAX_READ = 10_000
+"""Number of submissions from which on older reads are forgotten."""
 _IDS = "(SELECT id FROM jobs WHERE array_job_id = ?1)"
 CONDITIONS = {
     **dict.fromkeys(("steps", "curves", "journal"), f"job_id IN {_IDS}"),
@@ -48,6 +54,7 @@ CONDITIONS = {
     "jobs": "array_job_id = ?1",
 }
 """Table -> the condition of the rows of a submission, in the order of their deletion. Each condition uses an index."""
+_HAS_PARTS = f"SELECT 1 FROM requests WHERE parts IS NOT NULL AND {CONDITIONS['requests']}"
 _PARTS = f"sha256 IN (SELECT parts FROM requests WHERE {CONDITIONS['requests']})"
 _COPY_PARTS = f"SELECT uid, sha256, size, content FROM request_parts WHERE {_PARTS}"
 _PUT_PARTS = "INSERT OR IGNORE INTO request_parts (uid, sha256, size, content) VALUES (?, ?, ?, ?)"
@@ -59,6 +66,7 @@ DELETE FROM request_parts WHERE {_PARTS} AND NOT EXISTS (
 """The large parts of a submission's requests, if no other submission has the same ones."""
 _SUBMISSIONS = "SELECT DISTINCT array_job_id FROM jobs WHERE array_job_id > ? ORDER BY array_job_id LIMIT ?"
 _MEMBERS = "SELECT COUNT(*), MIN(finished), MAX(COALESCE(end_at, 0)) FROM jobs WHERE array_job_id = ?"
+_MEMBER_IDS = "SELECT id FROM jobs WHERE array_job_id = ?"
 _ADD_COSTS = f"""
 INSERT INTO purged
 SELECT (CAST(end_at / {DAY_S} AS INTEGER) + 1) * {DAY_S} - 1 AS day, user, account, partition, qos, state, reason,
@@ -95,6 +103,31 @@ class EndLimit(NamedTuple):
         return self.ended_before_unix if found is None else max(self.ended_before_unix, float(found[0]))
 
 
+class RecentReads:
+    """Submissions that were read lately. An order on an ended job reads it first, and changes it a moment later.
+
+    All methods run in the thread of the database, where the purge runs, too.
+    """
+
+    def __init__(self) -> None:
+        self._read_at: dict[int, float] = {}
+
+    def noted(self, jobs: list[Job]) -> list[Job]:
+        """Return the jobs, and keep their submissions from being purged for KEEP_READ_S."""
+        if len(self._read_at) > MAX_READ:
+            self._read_at = {each: at for each, at in self._read_at.items() if _is_recent(at)}
+        self._read_at.update((job.array_job_id, time.monotonic()) for job in jobs)
+        return jobs
+
+    def has(self, array_job_id: int) -> bool:
+        at = self._read_at.get(array_job_id)
+        return at is not None and _is_recent(at)
+
+
+def _is_recent(at: float) -> bool:
+    return time.monotonic() - at < KEEP_READ_S
+
+
 def find_batch(db: sqlite3.Connection, *, after: int, limit_unix: float, needed: Collection[int]) -> Batch:
     """Return the next submissions to purge after the submission `after`. Raises sqlite3.Error.
 
@@ -119,7 +152,7 @@ def _purgeable(db: sqlite3.Connection, array_job_id: int, limit_unix: float) -> 
     return int(count) if finished and end_at < limit_unix else 0
 
 
-def delete(db: sqlite3.Connection, submissions: Sequence[int], *, limit_unix: float) -> int:
+def delete(db: sqlite3.Connection, submissions: Iterable[int], *, limit_unix: float) -> int:
     """Purge the submissions that have not changed meanwhile, in the caller's transaction. Return the number of jobs."""
     purged = 0
     for array_job_id in submissions:
@@ -128,7 +161,8 @@ def delete(db: sqlite3.Connection, submissions: Sequence[int], *, limit_unix: fl
             continue
         purged += count
         db.execute(_ADD_COSTS, (array_job_id,))
-        db.execute(_DROP_PARTS, (array_job_id,))
+        if db.execute(_HAS_PARTS, (array_job_id,)).fetchone():  # few submissions have any
+            db.execute(_DROP_PARTS, (array_job_id,))
         for table, condition in CONDITIONS.items():
             db.execute(f"DELETE FROM {table} WHERE {condition}", (array_job_id,))
     return purged
@@ -181,20 +215,29 @@ def _copy(db: sqlite3.Connection, target: sqlite3.Connection, submissions: Seque
     for key, value in {**kept, ARCHIVE_KEY: "1"}.items():
         target.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
     for array_job_id in submissions:
-        target.executemany(_PUT_PARTS, db.execute(_COPY_PARTS, (array_job_id,)))
+        if db.execute(_HAS_PARTS, (array_job_id,)).fetchone():
+            target.executemany(_PUT_PARTS, db.execute(_COPY_PARTS, (array_job_id,)))
+        target.executemany("DELETE FROM journal WHERE job_id = ?", db.execute(_MEMBER_IDS, (array_job_id,)))
         for table, condition in CONDITIONS.items():
-            rows = db.execute(f"SELECT * FROM {table} WHERE {condition}", (array_job_id,)).fetchall()
-            if rows:
-                marks = ", ".join("?" * len(rows[0]))
-                target.executemany(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", rows)
+            columns = _columns(db, table)
+            rows = db.execute(f"SELECT {columns} FROM {table} WHERE {condition}", (array_job_id,))
+            marks = ", ".join("?" * (columns.count(",") + 1))
+            target.executemany(f"INSERT OR REPLACE INTO {table} ({columns}) VALUES ({marks})", rows)
+
+
+def _columns(db: sqlite3.Connection, table: str) -> str:
+    """Return the columns of a table without `seq`, the number of a row, which may be given again after a purge."""
+    names = [row[1] for row in db.execute(f"PRAGMA table_info({table})")]
+    return ", ".join(name for name in names if name != "seq")
 
 
 class Purger:
     """Purges ended jobs of one database while it is in use."""
 
-    def __init__(self, db: Database, path: str) -> None:
+    def __init__(self, db: Database, path: str, recent: RecentReads) -> None:
         self._db = db
         self._path = path
+        self._recent = recent
 
     async def purge(
         self, *, limit: EndLimit, archive_folder: str, needed: Callable[[], Collection[int]]
@@ -226,9 +269,12 @@ class Purger:
         if not submissions:
             return 0
         counts: list[int] = []
-        await self._db.transact(
-            lambda db: counts.append(delete(db, sorted(submissions), limit_unix=limit_unix))
-        )
+
+        def work(db: sqlite3.Connection) -> None:
+            unread = (each for each in sorted(submissions) if not self._recent.has(each))
+            counts.append(delete(db, unread, limit_unix=limit_unix))
+
+        await self._db.transact(work)
         await self._db.wait_for_standby()
         await self._db.read(shrink)
         return counts[-1]

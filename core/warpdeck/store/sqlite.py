@@ -41,7 +41,7 @@ from .database import Database, open_database, open_reader, run_within
 from .job_rows import JOB, JOIN, NO_REQUEST, each_job
 from .log_control import LogControl
 from .migration import migrate, needs_migration, refuse_newer
-from .purge import Purger
+from .purge import Purger, RecentReads
 from .salvage import Salvage, job_ids, quarantine, quarantined_rows
 from .schema import WHOLE_JOB
 
@@ -87,6 +87,7 @@ class SqliteStore:
         self._db = db
         self._path = path
         self._reader: asyncio.Task[Database] | None = None
+        self._recent = RecentReads()
 
     @classmethod
     async def open(cls, path: str) -> SqliteStore:
@@ -155,6 +156,7 @@ class SqliteStore:
             unreadable=tuple(unreadable),
             start=known_starts.start,
             fenced_by=known_starts.fenced_by,
+            recovery=known_starts.recovery,
         )
 
     async def _next_job_id(self, unreadable: Sequence[UnreadableRow]) -> int:
@@ -201,11 +203,11 @@ class SqliteStore:
     @property
     def purger(self) -> Purger:
         """Deletes old ended jobs."""
-        return Purger(self._db, self._path)
+        return Purger(self._db, self._path, self._recent)
 
     async def job(self, job_id: JobId) -> Job | None:
         """Return one job of any age, or None."""
-        found = await self._jobs(f"{JOIN} WHERE id = ?", (job_id,))
+        found = await self._jobs_to_change(f"{JOIN} WHERE id = ?", (job_id,))
         return found[0] if found else None
 
     async def parts(self, uid: int, sha256: str) -> bytes | None:
@@ -214,14 +216,16 @@ class SqliteStore:
 
     async def named(self, number: JobId) -> list[Job]:
         """Return all jobs of one submission ordered by id, or the array task with that id."""
-        members = await self._jobs(f"{JOIN} WHERE jobs.array_job_id = ? ORDER BY id", (number,))
-        return members or await self._jobs(f"{JOIN} WHERE id = ?", (number,))
+        members = await self._jobs_to_change(f"{JOIN} WHERE jobs.array_job_id = ? ORDER BY id", (number,))
+        return members or await self._jobs_to_change(f"{JOIN} WHERE id = ?", (number,))
 
     async def jobs(self, numbers: Sequence[JobId]) -> list[Job]:
         """Return the jobs with these ids, ordered by id. Unknown ids are skipped."""
         found = []
         for some in _chunks(numbers):
-            found += await self._jobs(f"{JOIN} WHERE id IN ({_marks(some)}) ORDER BY id", tuple(some))
+            found += await self._jobs_to_change(
+                f"{JOIN} WHERE id IN ({_marks(some)}) ORDER BY id", tuple(some)
+            )
         return found
 
     async def ended_ids(self, *, users: Sequence[str], since_unix: float, until_unix: float) -> list[JobId]:
@@ -319,6 +323,12 @@ class SqliteStore:
 
     async def _jobs(self, query: str, values: tuple[Any, ...]) -> list[Job]:
         return await self._read(lambda db, salvage: list(each_job(db, query, values, salvage)))
+
+    async def _jobs_to_change(self, query: str, values: tuple[Any, ...]) -> list[Job]:
+        """Return jobs that the caller may be about to change, so they are not purged for a while."""
+        return await self._read(
+            lambda db, salvage: self._recent.noted(list(each_job(db, query, values, salvage)))
+        )
 
     async def _all(
         self, table: str, decoder: msgspec.msgpack.Decoder[_T], clause: str = "", values: tuple[Any, ...] = ()

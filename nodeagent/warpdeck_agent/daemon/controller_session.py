@@ -23,6 +23,7 @@ from warpdeck_agent.wire.messages import PROTOCOL_VERSION, decode, encode
 from warpdeck_agent.wire.outbox import Outbox
 from warpdeck_agent.wire.steps import OpenStep
 
+from .idle_end import IdleEnd
 from .job_streams import JobStreams
 from .obeyed_controller import ObeyedController, refusal
 from .step_session import StepSession
@@ -45,8 +46,9 @@ class SessionHost(Protocol):
     process_starter: ProcessStarter
 
     controller: ObeyedController
+    idle_end: IdleEnd
 
-    async def welcome(self) -> wire.Welcome: ...
+    async def welcome(self, *, with_past: bool = False) -> wire.Welcome: ...
     def end_replaced(self, start: wire.ControllerStart) -> None: ...
     def quit(self) -> None: ...
     def launch(self, request: wire.Launch) -> None: ...
@@ -95,7 +97,7 @@ class ControllerSession:
             if hello.version != PROTOCOL_VERSION:
                 await self._answer_other_version()
                 return
-            welcome = await self._agent.welcome()
+            welcome = await self._agent.welcome(with_past=hello.wants_past)
             if not self._agent.controller.obeys(hello) and self._refuses(hello):
                 return  # Another controller has come while the inventory was taken.
             take_over(self)
@@ -185,11 +187,13 @@ class ControllerSession:
             wire.ProbePath: lambda request: self._background.start(self._probe(request)),
             wire.AskHealth: lambda request: self._background.start(self._send_health(request)),
             wire.AskCurves: lambda request: self.tell(agent.monitor.usage.answer(request)),
+            wire.AskLaunches: lambda request: self.tell(jobs.forgetting.answer(request)),
             wire.AskMoment: lambda request: self.tell(agent.monitor.usage.moment(request)),
             wire.SampleEvery: lambda request: agent.monitor.sample_every(request.interval_s),
             wire.Notice: jobs.control.notify,
             wire.SetLimit: jobs.control.set_limit,
             wire.Quit: lambda request: agent.quit(),
+            wire.ControllerStops: lambda request: agent.idle_end.controller_stops(),
         }
 
     def _join_step(self, request: OpenStep) -> None:

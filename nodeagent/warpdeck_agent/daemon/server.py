@@ -27,9 +27,11 @@ from warpdeck_agent.storage.spool import Spool
 from warpdeck_agent.users import job_programs, login_path
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire.messages import Key
+from warpdeck_agent.wire.past_launches import format_past
 from warpdeck_agent.wire.steps import StepReport
 
 from .controller_session import ControllerSession
+from .idle_end import IdleEnd
 from .obeyed_controller import ObeyedController
 from .step_session import StepSession
 
@@ -61,6 +63,7 @@ class Agent:
         self.folders = FolderChecks(answer_s=PROBE_S)
         self.process_starter = ProcessStarter(self._spool)
         self._access = JobAccess(self._spool, self.jobs.find_begun, self._call_link)
+        self.idle_end = IdleEnd(self._has_jobs)
         self._session: Optional[ControllerSession] = None
         self._connections: Dict[asyncio.Task[Any], ControllerSession] = {}
         self._stop = asyncio.Event()
@@ -88,7 +91,7 @@ class Agent:
         await self._access.start()
         background = [
             loop.create_task(_restart_on_error(work))
-            for work in (self._clean_regularly, self.monitor.run, self._tell_late_gpus)
+            for work in (self._clean_regularly, self.monitor.run, self._tell_late_gpus, self._end_idle)
         ]
         await self._stop.wait()
         await self.jobs.control.finish_kills()
@@ -102,11 +105,19 @@ class Agent:
         if self._connections:
             await asyncio.wait(self._connections, timeout=CLOSE_S)
 
+    def _has_jobs(self) -> bool:
+        return any(True for _ in self.jobs.launches) or self.jobs.queue.any_is_under_way
+
+    async def _end_idle(self) -> None:
+        await self.idle_end.wait()
+        print("the controller was stopped and no job is here: the agent ends", flush=True)
+        self.quit()
+
     def quit(self) -> None:
         self._stop.set()
 
-    async def welcome(self) -> wire.Welcome:
-        """Return the first message to a new controller."""
+    async def welcome(self, *, with_past: bool = False) -> wire.Welcome:
+        """Return the first message to a new controller, with the list of forgotten launches if it wants them."""
         gpus, gpu_error = await self.monitor.discover()
         self._welcomed_without_gpus = gpu_error == SILENT
         containment = f"{self.jobs.node.containment.summary}; the agent runs in {describe_session()}"
@@ -123,6 +134,7 @@ class Agent:
             jobs=self.jobs.launches.reports(),
             steps=self.jobs.steps.reports(),
             starting=[list(key) for key in self.jobs.queue.under_way],
+            past=format_past(self.jobs.forgetting.past.proofs()) if with_past else "",
             pid=os.getpid(),
             user=_own_name(),
         )
@@ -185,6 +197,7 @@ class Agent:
         if self._session is not None:
             self._session.close()
         self._session = session
+        self.idle_end.controller_came()
         self._waiting_for_tree.clear()  # The new controller sends its launches again.
         if session.start != self._last_start:
             self._last_start = session.start

@@ -118,6 +118,7 @@ class LocalLaunch:
             curve=usage.meter.curve() if curve and is_over else None,
             suspended=self.limit is not None and self.limit.suspended,
             time_limit_s=-1.0 if self.limit is None else self.limit.limit_s or 0.0,
+            proof=self.meta.proof,
         )
 
 

@@ -13,10 +13,11 @@ from typing import Callable, Collection
 from warpdeck_agent.launch.background_tasks import BackgroundTasks
 from warpdeck_agent.linux.folder_removal import remove_tree
 from warpdeck_agent.steps.step_registry import StepRegistry
+from warpdeck_agent.storage.past_launches import PastLaunches
 from warpdeck_agent.storage.scripts import Scripts
 from warpdeck_agent.storage.spool import KEEP_FORGOTTEN_S, Folder, LaunchFolder, Spool
 from warpdeck_agent.tasks.ports import Ports
-from warpdeck_agent.wire.messages import Forget, Key
+from warpdeck_agent.wire.messages import AskLaunches, Forget, Key, KnownLaunch, KnownLaunches
 
 from .launches import Launches
 
@@ -41,12 +42,15 @@ class Forgetting:
         self._scripts = scripts
         self._starting = starting
         self._background = BackgroundTasks()
+        self.past = PastLaunches(spool)
 
     def forget(self, request: Forget) -> None:
         """Drop a launch when the controller has recorded its end."""
         launch = self._launches.find(request.job_id, request.restarts)
         if launch is None or launch.phase not in ("exited", "lost"):
             return
+        if launch.meta.proof:
+            self.past.add(KnownLaunch(launch.report(curve=False), launch.meta.record))
         self._launches.remove(launch)
         self._steps.drop_of(launch)
         self._ports.release(launch.key)
@@ -60,6 +64,18 @@ class Forgetting:
             launch.folder.release()
         except OSError:  # no space even for that: free some before the next launch needs it
             launch.folder.remove()
+
+    def answer(self, request: AskLaunches) -> KnownLaunches:
+        """Return the reports and records of the launches that are still known or were forgotten."""
+        found, gone = [], []
+        for job_id, restarts in request.launches:
+            launch = self._launches.find(job_id, restarts)
+            if launch is None:
+                gone.append((job_id, restarts))
+            else:
+                last_step = max(launch.steps, default=-1)
+                found.append(KnownLaunch(launch.report(curve=False), launch.meta.record, last_step))
+        return KnownLaunches(ask=request.ask, found=[*found, *(self.past.find(gone) if gone else ())])
 
     def kept_output(self, job_id: int, restarts: int, channel: str) -> str:
         """Return the path of the output file of a forgotten job, or "" if it is gone."""

@@ -179,6 +179,8 @@ class Launcher:
             mem_bytes=request.mem_bytes,
             node=request.env.get("SLURMD_NODENAME", ""),
             token=secrets.token_hex(TOKEN_BYTES),
+            proof=request.proof,
+            record=request.record,
             script=self.scripts.path(request.script, uid=uid, gid=gid) if request.script else "",
         )
         folder.write_meta(meta)

@@ -4,6 +4,7 @@ Launches may have subfolders of their own.
 
   D/agent.sock access.sock agent.lock agent.log identity tasks.sh task.sh supervisor.sock supervisor.lock
   D/controller               the controller that the agent obeys (see `obeyed_controller`)
+  D/past D/past.old          forgotten launches (see `past_launches`)
   D/minutes D/minutes.old    history of the last day (see `minute_history`)
   D/bin/ D/programs/         srun for jobs (see `job_programs`)
   D/jobs/table               a record for each launch (see `launch_table`)
@@ -87,6 +88,9 @@ class Meta:
     hooks: Optional[Hooks] = None
     node: str = ""
     """The controller's name for this node."""
+    proof: str = ""
+    record: str = ""
+    """The controller's proof and record of the launch (see `wire.past_launches`)."""
     token: str = ""
     """Secret with which the job's processes prove to this agent that they belong to the job."""
 
@@ -298,7 +302,11 @@ class LaunchFolder(Folder):
         values = {**meta.__dict__, "hold": meta.hold.__dict__}
         values["hooks"] = meta.hooks and meta.hooks.__dict__
         values["private"] = meta.private and meta.private.__dict__
-        self.record.begin((meta.job_id, meta.restarts), dumps(values))
+        key = (meta.job_id, meta.restarts)
+        try:
+            self.record.begin(key, dumps(values))
+        except ValueError:  # Long paths leave no space for the record of the job.
+            self.record.begin(key, dumps({**values, "record": ""}))
 
     def meta(self) -> Meta:
         """Return the metadata that was stored when the launch began."""

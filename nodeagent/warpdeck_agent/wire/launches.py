@@ -162,6 +162,10 @@ class Launch:
     """If a prefetched launch has not begun this many seconds after it arrived, it is returned with
     GivenBack.
     """
+    proof: str = ""
+    """Text by which the controller recognizes its own launches; see `past_launches`."""
+    record: str = ""
+    """The job as the controller has committed it, sealed and not readable for the agent."""
     t: Literal["launch"] = "launch"
 
 
@@ -266,6 +270,8 @@ class JobReport:
     """The time limit that is enforced on a running launch, in seconds. 0 means no limit, -1 means unknown."""
     drain: str = ""
     """For an ended launch: the reason why the node should be drained."""
+    proof: str = ""
+    """The proof of the launch."""
     t: Literal["report"] = "report"
 
 

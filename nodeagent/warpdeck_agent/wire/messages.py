@@ -49,6 +49,9 @@ from .opening import OpenLog as OpenLog
 from .opening import OpenPty as OpenPty
 from .opening import OpenTunnel as OpenTunnel
 from .opening import ResizePty as ResizePty
+from .past_launches import AskLaunches as AskLaunches
+from .past_launches import KnownLaunch as KnownLaunch
+from .past_launches import KnownLaunches as KnownLaunches
 from .steps import StepReport
 from .watch import COLUMNS as COLUMNS
 from .watch import RINGS as RINGS
@@ -91,6 +94,8 @@ class Hello:
     version: int = PROTOCOL_VERSION
     sample_interval_s: float = 1.0
     start: ControllerStart = field(default_factory=ControllerStart)
+    wants_past: bool = False
+    """Whether Welcome shall list the forgotten launches."""
     t: Literal["hello"] = "hello"
 
 
@@ -124,6 +129,13 @@ class Quit:
     """End the agent. Jobs and terminals continue, and the next agent adopts them."""
 
     t: Literal["quit"] = "quit"
+
+
+@dataclass(frozen=True)
+class ControllerStops:
+    """The controller was stopped. An agent without jobs ends after a while, unless a controller connects."""
+
+    t: Literal["controller_stops"] = "controller_stops"
 
 
 # ---- both directions
@@ -163,6 +175,8 @@ class Welcome:
     steps: List[StepReport] = field(default_factory=list)
     starting: List[List[int]] = field(default_factory=list)
     """[job id, restarts] of the launches that are being started and have no report yet."""
+    past: str = ""
+    """The forgotten launches, if the controller wants them; see `past_launches`."""
     version: int = PROTOCOL_VERSION
     pid: int = 0
     user: str = ""
@@ -229,9 +243,11 @@ ControllerMessage = Union[
     AskHealth,
     AskCurves,
     AskMoment,
+    AskLaunches,
     SampleEvery,
     Notice,
     Quit,
+    ControllerStops,
     StreamAck,
     StreamEnd,
     _StepRequests,
@@ -251,6 +267,7 @@ AgentMessage = Union[
     Health,
     Curves,
     Moment,
+    KnownLaunches,
     StreamAck,
     StreamEnd,
     _StepReports,

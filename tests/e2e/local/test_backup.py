@@ -51,6 +51,27 @@ def test_a_site_is_backed_up_while_it_runs_and_restored_while_it_is_down(home: H
     assert home.ok("verify").endswith("no problems\n")
 
 
+def test_a_job_that_is_newer_than_the_backup_continues_and_is_recovered(home: Home, tmp_path: Path) -> None:
+    home.ok("up")
+    home.wait_for_idle_node()
+    home.ok("backup", str(tmp_path / "x"))
+    flag = tmp_path / "flag"
+    newer = int(
+        home.json("submit", "--no-snapshot", "--wrap", f"until test -e {flag}; do sleep 0.1; done")["job_id"]
+    )
+    eventually(lambda: home.state(newer) == "RUNNING", what="a running job")
+    home.ok("down")
+    home.ok("restore", str(tmp_path / "x"))
+    home.ok("up")
+    eventually(lambda: f"\n{newer} " in home.ok("recover", "--dry-run"), what="the unknown job")
+    home.ok("recover")
+    assert home.state(newer) == "RUNNING"
+    assert submit(home) == newer + 1
+    flag.touch()
+    wait_for_end(home, newer)
+    assert home.ok("verify").endswith("no problems\n")
+
+
 def test_a_backup_of_a_killed_controller_contains_its_last_commit(home: Home, tmp_path: Path) -> None:
     home.ok("up")
     jobs = [submit(home, "--hold") for _ in range(3)]
@@ -164,23 +185,46 @@ def test_a_restore_on_a_full_disk_leaves_the_old_state(home: Home, tmp_path: Pat
     assert "cannot restore" in done.stderr
 
 
+READ_ONLY = """
+mount -t tmpfs tmpfs "$0" && cp -a "$1"/. "$0" && rm -f "$0"/state.db-shm && mount -o remount,ro "$0" && shift && exec "$@"
+"""
+
+
 @pytest.mark.lab
-def test_only_the_owner_of_a_home_backs_it_up_restores_it_or_checks_it(home: Home, tmp_path: Path) -> None:
+def test_the_database_on_a_read_only_disk_is_backed_up_with_its_last_commits(
+    home: Home, tmp_path: Path
+) -> None:
+    home.ok("up")
+    jobs = [submit(home, "--hold") for _ in range(3)]
+    home.kill_controller()
+    place = tmp_path / "disk"
+    place.mkdir(mode=0o700)
+    program = [sys.executable, "-m", "warpdeck.cli.main", "backup", str(tmp_path / "x")]
+    subprocess.run(
+        ["unshare", "--mount", "sh", "-c", READ_ONLY, str(place), str(home.path), *program],
+        env={**home.environ, "WARPDECK_HOME": str(place)},
+        check=True,
+    )
+    assert home.json("verify", str(tmp_path / "x"))["counters"]["jobs"] == len(jobs)
+
+
+@pytest.mark.lab
+def test_only_the_owner_of_a_home_backs_it_up_restores_it_or_checks_it(home: Home, short_tmp: Path) -> None:
     home.ok("up")
     home.ok("down")
-    home.ok("backup", str(tmp_path / "x"))
-    for folder in (tmp_path, *tmp_path.parents[:3], home.path, home.path.parent):
+    home.ok("backup", str(short_tmp / "x"))
+    for folder in (short_tmp, home.path):
         folder.chmod(0o711)
-    own = tmp_path / "own"
+    own = short_tmp / "own"
     own.mkdir()
     os.chown(own, NOBODY, NOBODY)
     for words in (["backup", str(own / "x")], ["restore", str(own)], ["verify"]):
         done = as_nobody(home, *words)
         assert done.returncode == 1
         assert f"the home {home.path} belongs to root" in done.stderr
-    assert "Permission denied" in as_nobody(home, "verify", str(tmp_path / "x")).stderr
+    assert "Permission denied" in as_nobody(home, "verify", str(short_tmp / "x")).stderr
     assert list(own.iterdir()) == []
-    for words in (["backup", str(tmp_path / "y")], ["restore", str(tmp_path / "x")], ["verify"]):
+    for words in (["backup", str(short_tmp / "y")], ["restore", str(short_tmp / "x")], ["verify"]):
         os.chown(home.path, NOBODY, NOBODY)
         done = home.run(*words)
         os.chown(home.path, 0, 0)

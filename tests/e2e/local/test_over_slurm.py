@@ -138,6 +138,34 @@ def test_a_terminal_in_a_job_survives_a_killed_gateway(site: Home, work: Path) -
     site.ok("cancel", job)
 
 
+def test_no_byte_of_a_step_is_lost_or_repeated_while_gateways_are_killed(
+    site: Home, work: Path, tmp_path: Path
+) -> None:
+    lines, killed = 400_000, set[int]()
+    data = "".join(f"{number}\n" for number in range(lines))
+    (tmp_path / "in").write_text(data)
+    slow = f"while read -r n; do echo $n; case $n in *0000) sleep 0.1 ;; esac; done; seq {lines} >&2"
+    argv = [sys.executable, "-m", "warpdeck.cli.main", "srun", "sh", "-c", slow]
+    with (
+        (tmp_path / "in").open() as source,
+        (tmp_path / "out").open("w") as out,
+        (tmp_path / "err").open("w") as err,
+        subprocess.Popen(argv, env=site.environ, cwd=work, stdin=source, stdout=out, stderr=err) as step,
+    ):
+        while len(killed) < 4 and step.poll() is None:
+            size = (tmp_path / "out").stat().st_size
+            if size > (len(killed) + 1) * len(data) / 6:
+                pid = int((site.path / "controller.lock").read_text().split()[0])
+                if pid not in killed and not has_ended(pid):
+                    os.kill(pid, signal.SIGKILL)
+                    killed.add(pid)
+        assert step.wait(120) == 0
+    assert len(killed) == 4
+    assert (tmp_path / "out").read_text() == data
+    said = [line for line in (tmp_path / "err").read_text().splitlines() if not line.startswith("srun: ")]
+    assert said == [str(number) for number in range(1, lines + 1)]
+
+
 def test_python_functions_run_as_jobs(site: Home, work: Path) -> None:
     with (
         warpdeck.Client(site.path) as deck,

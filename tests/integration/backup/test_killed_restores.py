@@ -25,10 +25,10 @@ def state(home: Path) -> tuple[list[int], str, str]:
     return job_ids(home), (home / "config.toml").read_text(), (home / "ssh" / "id_ed25519").read_text()
 
 
-def restores(backup: Path, *homes: tuple[Path, int]) -> list[int]:
+def restores(backup: Path, *homes: tuple[Path, int], verb: str = "restore") -> list[int]:
     words = [str(word) for pair in homes for word in pair]
     done = subprocess.run(
-        [sys.executable, killed_restores.__file__, str(backup), *words],
+        [sys.executable, killed_restores.__file__, verb, str(backup), *words],
         capture_output=True,
         text=True,
         check=True,
@@ -78,11 +78,30 @@ def test_a_restore_after_a_killed_one_and_a_check_finish_it(tmp_path: Path) -> N
     make_backup(Paths(str(home)), str(backup), show=lambda text: None)
     change(home, "DELETE FROM past WHERE id > 5", "DELETE FROM jobs WHERE id > 5")
     lines = restores(backup, (older_home(tmp_path / "counted", home), 0))[0]
-    for step in range(20, 60, 5):
-        each = older_home(tmp_path / f"home{step}", home)
-        restores(backup, (each, lines - step))
+    points = range(lines - 55, lines - 15, 5)
+    homes = [older_home(tmp_path / f"home{point}", home) for point in points]
+    restores(backup, *zip(homes, points, strict=True))
+    for each in homes:
         verify(Paths(str(each)), None, show=lambda text: None)
         assert not (each / "restore").exists()
-        assert restores(backup, (each, 0))[0] > 0
+    assert min(restores(backup, *((each, 0) for each in homes))) > 0
+    for each in homes:
         assert job_ids(each) == list(range(1, 11))
         assert not [path for path in each.iterdir() if path.name.startswith("restore")]
+
+
+def test_a_backup_that_is_killed_at_any_line_leaves_no_file_and_the_next_one_cleans_up(
+    tmp_path: Path,
+) -> None:
+    home, folder = make_home(tmp_path / "home"), tmp_path / "folder"
+    folder.mkdir()
+    [lines] = restores(folder / "backup", (home, 0), verb="backup")
+    points = sorted({*range(1, lines, lines // 20), lines - 5, lines - 1})
+    killed = restores(folder / "backup", *((home, point) for point in points), verb="backup")
+    assert set(killed) == {-9}
+    complete = [path for path in folder.iterdir() if path.is_file()]
+    for path in complete:  # the last ones are killed after the rename
+        assert verify(Paths(str(home)), str(path), show=lambda text: None).problems == ()
+    assert 1 <= len(complete) <= 3
+    make_backup(Paths(str(home)), str(folder / "last"), show=lambda text: None)
+    assert {path.name for path in folder.iterdir() if path.is_dir()} == set()

@@ -23,11 +23,11 @@ from warpdeck.controller.loop.site_rules import RulesInForce, SiteRules
 from warpdeck.controller.loop.wakeup import Wakeup
 from warpdeck.controller.state.state import State
 from warpdeck.daemon.retention import Retention
-from warpdeck.model import JobId, Request
+from warpdeck.model import JobId, JobState, Request
 from warpdeck.model.finished_jobs import FinishedQuery
 from warpdeck.notation.filters.job_filter import parse_filter
 from warpdeck.notation.request.large_parts import MIN_BYTES, split
-from warpdeck.ports.ports import Changes, PartsBlob
+from warpdeck.ports.ports import Changes, JournalEntry, PartsBlob
 from warpdeck.store import SqliteStore
 from warpdeck.store.purge import BATCH_JOBS, CONDITIONS, EndLimit, archive
 
@@ -147,6 +147,18 @@ async def test_a_purge_that_is_killed_after_the_archive_archives_each_row_once(t
     assert problems(file) == []
 
 
+async def test_numbers_of_journal_rows_that_are_given_again_replace_no_archived_rows(tmp_path: Path) -> None:
+    path, folder = tmp_path / "state.db", tmp_path / "archive"
+    async with opened(path) as store:
+        for number in (1, 2):
+            job = make_job(number, ended_at=1e9)
+            entry = JournalEntry(at_unix=1.0, job_id=job.id, text=f"job {number}")
+            await store.commit(msgspec.structs.replace(submission(job), journal=(entry,)))
+            assert sum(await purge(store, folder=folder)) == 1
+    with contextlib.closing(sqlite3.connect(folder / "jobs-2001-09.db")) as db:
+        assert db.execute("SELECT text FROM journal ORDER BY seq").fetchall() == [("job 1",), ("job 2",)]
+
+
 async def test_an_archive_that_cannot_be_written_keeps_the_jobs(tmp_path: Path) -> None:
     home, folder = make_home(tmp_path / "home"), tmp_path / "archive"
     folder.write_text("not a folder")
@@ -223,6 +235,18 @@ async def test_jobs_in_memory_stay(tmp_path: Path) -> None:
             state.upsert_job(job)
         purged = await retention(store, state, RetentionTable(days=1), now=FUTURE).run_round()
         assert (purged, job_ids(home)) == (5, [3, 4, 5, *UNFINISHED])
+
+
+async def test_a_job_that_was_just_read_stays_because_an_order_may_follow(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "home")
+    async with opened(home / "state.db") as store:
+        [job] = await store.named(JobId(7))
+        await purge(store)
+        assert job_ids(home) == [7, *UNFINISHED]
+        await store.commit(
+            Changes(jobs=(msgspec.structs.replace(job, state=JobState.PENDING, end_at_unix=None),))
+        )
+        assert [each.id for each in (await store.load(finished_since_unix=0.0)).jobs] == [7, *UNFINISHED]
 
 
 async def test_a_purge_is_part_of_the_log_that_a_standby_follows(tmp_path: Path) -> None:

@@ -247,6 +247,29 @@ def test_a_component_cannot_be_requeued_alone() -> None:
     assert states(core) == {"1+0": RUNNING, "1+1": RUNNING}
 
 
+@pytest.mark.parametrize(("leader", "other", "expected"), [(False, True, CANCELLED), (True, False, PENDING)])
+def test_the_leaders_no_requeue_applies_to_all_components(
+    leader: bool, other: bool, expected: JobState
+) -> None:
+    core = Core("a", "b")
+    submit(core, part(10, requeue=leader), part(12, requeue=other))
+    core.launch(core.plan().effects)
+    end_all(core, core.apply(Cancelled(principal=ANN, jobs=("1",))))
+    done = core.apply(Requeued(principal=ROOT, jobs=("1",)))
+    assert done.codes == (() if leader else ("no_requeue",))
+    assert states(core) == {"1+0": expected, "1+1": expected}
+
+
+def test_no_component_is_requeued_while_another_ends() -> None:
+    core = Core("a", "b")
+    running(core)
+    end_all(core, core.apply(Cancelled(principal=ANN, jobs=("1+1",))))
+    core.apply(Cancelled(principal=ANN, jobs=("1+0",)))
+    assert states(core) == {"1+0": COMPLETING, "1+1": CANCELLED}
+    assert core.apply(Requeued(principal=ROOT, jobs=("1",))).codes == ("ending",)
+    assert states(core) == {"1+0": COMPLETING, "1+1": CANCELLED}
+
+
 def test_a_refused_component_makes_all_wait_again() -> None:
     core = Core("a", "b")
     submit(core, part(10), part(12))

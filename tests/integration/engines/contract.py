@@ -276,10 +276,15 @@ class EngineContract:
         taken = await site.take_over(rig.admin, ask.Takeover())
         assert taken.epoch == site.summary().epoch > before and not site.summary().fenced
 
+    @needs(Action.RECOVER)
+    async def test_a_recovery_finds_nothing_if_the_database_explains_all_launches(self, rig: Rig) -> None:
+        found = await rig.engine.site.recover(rig.admin, ask.Recover(dry_run=True))
+        assert (found.jobs, found.silent, found.needed) == ([], {}, False)
+
     @needs(Action.STANDBY, Action.STANDBY_SET, Action.STANDBY_REMOVE)
     async def test_a_standby_that_cannot_be_reached_is_refused_and_changes_nothing(self, rig: Rig) -> None:
         standby, wanted = rig.engine.standby, ask.StandbySet(target="root@127.0.0.1:1")
-        for caller, reason in ((rig.other, "admin"), (rig.admin, "refused the connection")):
+        for caller, reason in ((rig.other, "only root"), (rig.admin, "refused the connection")):
             with pytest.raises(UserError, match=reason):
                 await standby.set_up(caller, wanted, _ignore)
         with pytest.raises(UserError, match="no standby"):

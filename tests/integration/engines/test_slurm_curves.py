@@ -24,6 +24,7 @@ from warpdeck.model import GpuReading, JobId, NodeName
 from warpdeck.ports.engine import Engine
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol.job_rows import CurveRow
+from warpdeck.protocol.node_rows import NodeRow
 
 pytestmark = [pytest.mark.slurm, pytest.mark.asyncio(loop_scope="module")]
 GIB = float(1 << 30)
@@ -81,11 +82,15 @@ async def curves(engine: Engine, *, job: str = "", node: str = "", step_s: float
     return (await engine.history.curves(USER, ask.Curves(job=job, node=node, step_s=step_s))).curves
 
 
+def known(curve: CurveRow) -> list[float]:
+    return [point for point in curve.columns["gpu_util_pct"] if point is not None]
+
+
 async def test_the_use_of_a_jobs_gpus_is_recorded_from_its_start_on(slurm: RealSlurm, folder: Path) -> None:
     async with gateway_in(folder) as engine:
         job, start = await running_job(engine, slurm)
         readings = readings_of(engine)
-        for at_s, utils in ((3, (10, 30)), (5, (40, 40)), (25, (90, 100))):
+        for at_s, utils in ((3, (10, 30)), (3, (40, 40)), (25, (90, 100))):
             readings.put(job, NodeName(NODE), gpus(*utils), at_unix=start + at_s)
         readings.put(job, NodeName(NODE), gpus(50), at_unix=start + 33)
         [curve] = await curves(engine, job=str(job))
@@ -93,10 +98,13 @@ async def test_the_use_of_a_jobs_gpus_is_recorded_from_its_start_on(slurm: RealS
         # A reading of one GPU alone tells nothing about the job.
         assert curve.columns["gpu_util_pct"] == (30.0, None, 95.0)
         assert curve.columns["gpu_mem_bytes"] == (2 * GIB, None, 2 * GIB)
+        recorder_of(engine).clock = lambda: start + 40
         whole, *cards = await curves(engine, node=NODE, step_s=10)
         assert whole.gpu is None and "mem_bytes" in whole.columns
         assert [card.gpu for card in cards] == [0, 1]
-        assert [each for each in cards[1].columns["gpu_util_pct"] if each is not None] == [35.0, 100.0]
+        assert [card.step_s for card in (whole, *cards)] == [60.0, 10.0, 10.0]
+        assert known(cards[1]) == [35.0, 100.0]
+        assert len(cards[1].columns["gpu_util_pct"]) == 720, "two hours, so that the axis of a chart is right"
         with pytest.raises(UserError, match="single steps"):
             await curves(engine, job=f"{job}.0")
         with pytest.raises(UserError, match="no node"):
@@ -143,5 +151,11 @@ async def test_a_node_is_recorded_from_the_first_look_on(slurm: RealSlurm, folde
         readings.put_of_agent(NodeName(NODE), gpus(10, 10, 10, 10), at_unix=time.time())
         assert len(await curves(engine, node=NODE)) == 1, "nobody has looked at the node or has a job there"
         readings.put_of_agent(NodeName(NODE), gpus(70, 80, 90, 100), at_unix=time.time())
-        _, *cards = await curves(engine, node=NODE, step_s=60)
-        assert [card.columns["gpu_util_pct"] for card in cards] == [(70.0,), (80.0,), (90.0,), (100.0,)]
+        whole, *cards = await curves(engine, node=NODE, step_s=60)
+        [row] = (await engine.nodes.rows(USER, ask.Nodes(name=NODE)))[0:1]
+        assert isinstance(row, NodeRow) and row.cpu_pct is not None
+        assert whole.columns["cpu_pct"][-1] == pytest.approx(row.cpu_pct * row.cpus, abs=0.1), (
+            "100 % is one CPU"
+        )
+        assert [known(card) for card in cards] == [[70.0], [80.0], [90.0], [100.0]]
+        assert {len(card.columns["gpu_util_pct"]) for card in cards} == {1440}

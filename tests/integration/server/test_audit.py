@@ -14,6 +14,8 @@ from tests.support.core import make_request
 from tests.support.served import Raw, Served, served
 from tests.support.waiting import eventually_async
 
+from warpdeck.config import Config
+from warpdeck.config.tables import SiteUser
 from warpdeck.model import JobId, NodeName
 from warpdeck.ports.caller import Caller, Principal
 from warpdeck.protocol import requests as ask
@@ -97,10 +99,12 @@ async def test_refused_connections_and_malformed_messages_are_recorded(short_tmp
         lost = asyncio.Event()
         await site.server.serve_call(*theirs, JobId(job.id), 7, NodeName(agent.name), lost)
         ours[1].close()
-        found = [
-            (each.uid, each.request, each.code) for each in entries(site, outcomes=(AuditOutcome.REFUSED,))
-        ]
-    assert found == [(BOB, "?", "malformed"), (-1, "connect", "no_job")]
+        refused = entries(site, outcomes=(AuditOutcome.REFUSED,))
+    assert [(each.uid, each.request, each.code) for each in refused] == [
+        (BOB, "?", "malformed"),
+        (-1, "connect", "no_job"),
+    ]
+    assert refused[1].origin == f"job {job.id} on {agent.name}"
 
 
 async def _pair() -> tuple[
@@ -110,8 +114,11 @@ async def _pair() -> tuple[
     return await asyncio.open_connection(sock=ours), await asyncio.open_connection(sock=theirs)
 
 
-async def test_a_process_of_a_job_is_recorded_with_its_job_and_node(short_tmp: Path) -> None:
-    async with served(short_tmp / "h") as site:
+async def test_a_process_of_an_administrators_job_has_no_rights_and_is_recorded_with_its_job_and_node(
+    short_tmp: Path,
+) -> None:
+    config = Config(users={"ann": SiteUser(admin_level="administrator")})
+    async with served(short_tmp / "h", config=config) as site:
         job, agent = await site.start_job()
         ours, theirs = await _pair()
         raw = Raw(*ours)

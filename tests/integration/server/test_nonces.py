@@ -65,6 +65,7 @@ CREATES_NOTHING_TWICE = {
     "PutTree",
     "QosList",
     "Records",
+    "Recover",
     "Release",
     "Reload",
     "Requeue",

@@ -118,8 +118,9 @@ JOB_REQUESTS: dict[str, list[dict[str, Any]]] = {
     "reservations": [{}],
     "licenses": [{}],
     "status": [{}],
+    "dry_run": [{"request": {"script": "#!/bin/sh\n", "resources": {"gpus": {"per_node": 4}}, "time_limit_s": 60}}],
 }  # fmt: skip
-NAMED = ("job", "job_environment", "forecast", "curves")
+NAMED = ("job", "job_environment", "forecast", "curves", "rerun")
 """Requests that name one job."""
 
 
@@ -264,7 +265,7 @@ def test_each_reading_request_is_part_of_these_tests() -> None:
     """A new request that shows data of others needs a decision here."""
     tested = {*JOB_REQUESTS, *NAMED, "subscribe", "await_ends"}
     without_data_of_others = {
-        "audit", "config", "settings", "qos", "plugin_options", "have_tree", "dry_run", "forwards", "forward_page", "settle",
+        "audit", "config", "settings", "qos", "plugin_options", "have_tree", "forwards", "forward_page", "settle",
         "standby",
     }  # fmt: skip
     of_the_owner_and_root = {"log", "attach", "tunnel", "forward", "srun_attach", "salloc_attach", "command"}

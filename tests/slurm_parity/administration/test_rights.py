@@ -59,7 +59,7 @@ JOB_LINES = (
 )  # fmt: skip
 """Lines about a held job of the owner in the account lab."""
 SITE_LINES = (
-    "scontrol update NodeName=n4 State=drain Reason=by-WHO", "sinfo -h -R -o %E|%u|%U|%n",
+    "scontrol update NodeName=n4 State=drain Reason=by-WHO", "sinfo -h -R -o %E|%u|%U|%N",
     "scontrol update NodeName=n4 State=resume",
     "scontrol update PartitionName=debug MaxTime=40",
     "scontrol create reservation ReservationName=WHO users=root nodes=n3 starttime=now+1hour duration=10 flags=overlap",
@@ -165,3 +165,32 @@ def test_lines_about_coordinators_and_admin_levels_have_the_same_messages(pair: 
         if results[0] != results[1]:
             found.append((line, diff_text(*results)))
     assert not found, pformat(found, width=160)
+
+
+TRANSACTIONS = (
+    "add account txna", "add qos txnq", "add user txnu account=txna", "add coordinator account=txna names=txnu",
+    "modify qos txnq set priority=7", "modify account txna set description=words", "modify user txnu set adminlevel=operator",
+    "delete coordinator account=txna names=txnu", "delete qos txnq",
+)  # fmt: skip
+COMPARED = (
+    "Add Accounts", "Add QOS", "Modify QOS", "Add Account Coord", "Remove Account Coords", "Modify Users", "Modify Accounts",
+)  # fmt: skip
+"""The actions with the same form in both. Slurm names associations by their numbers."""
+
+
+def test_transactions_have_the_columns_and_the_words_of_slurm(pair: Pair) -> None:
+    for line in TRANSACTIONS:
+        for side in pair.both:
+            result = side.run(["sacctmgr", "-i", *line.split()])
+            assert result.rc == 0, (line, result)
+    tables = []
+    for side in pair.both:
+        text = side.run(["sacctmgr", "-P", "show", "transaction", "format=time,action,actor,where"]).out
+        head, *rows = pair.mask(text).splitlines()
+        chosen = [row for row in rows if "txn" in row and row.split("|")[1] in COMPARED]
+        tables.append([head, *sorted(set(chosen))])
+    assert tables[1] == tables[0] and len(tables[0]) > 6
+    filters = ("action=Add QOS", "format=where")
+    for side in pair.both:
+        result = side.run(["sacctmgr", "-nP", "show", "txn", *filters])
+        assert "txnq" in result.out.splitlines() and "txna" not in result.out

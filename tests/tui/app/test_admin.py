@@ -80,6 +80,11 @@ def test_a_priority_is_explained_by_its_components() -> None:
     assert tables.priority_words(row, {}) == ("12: 200 for age, 500 for fairshare, minus nice 10 = 690.")
     plain = PriorityRow(label="13", user="ann", priority=0)
     assert "13: all priority weights are 0" in tables.priority_words(plain, {})
+    # sprio of Slurm leaves out the tasks of an array that is at its limit.
+    untold = PriorityRow(label="2_[3-4]", user="ann", priority=1132)
+    assert tables.priority_words(untold, weights) == (
+        "2_[3-4]: priority 1132. The scheduler tells no factors of this job."
+    )
     by_hand = PriorityRow(label="7", priority=99, set_by_hand=True)
     assert "was set by an admin" in tables.priority_words(by_hand, weights)
 

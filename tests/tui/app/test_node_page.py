@@ -11,7 +11,14 @@ from tests.tui.app.app_pilot import run_app
 from warpdeck.model import GpuLinks
 from warpdeck.protocol.job_rows import CurveRow
 from warpdeck.protocol.node_rows import CheckRow, GpuRow, NodeRow
-from warpdeck_tui.viewmodels.nodes.node_charts import SMALL_HEIGHT, NodeCurves, charts, gpu_panel, node_panel
+from warpdeck_tui.viewmodels.nodes.node_charts import (
+    SMALL_HEIGHT,
+    NodeCurves,
+    charts,
+    gpu_panel,
+    node_panel,
+    node_panels,
+)
 from warpdeck_tui.viewmodels.nodes.node_page import page, resampled
 
 
@@ -61,6 +68,14 @@ def test_charts_beside_the_text_fill_their_frame(width: int, height: int) -> Non
     assert height * 0.8 <= len(lines) <= height
     assert "2 hours ago" in shown[-1] and shown[-1].rstrip().endswith("now")
     assert sum(line.count("7 ann") for line in shown) == 4 and "CPUs" in shown[0]
+
+
+def test_a_gpu_that_nobody_measures_has_no_empty_chart() -> None:
+    shown = node()
+    gpus = [msgspec.structs.replace(shown.gpus[0], index=at, util_pct=None) for at in range(3)]
+    unmeasured = msgspec.structs.replace(shown, gpus=gpus)
+    assert [panel.key for panel in node_panels(unmeasured, NodeCurves())] == [None]
+    assert [panel.key for panel in node_panels(unmeasured, NodeCurves([curve(1)]))] == [None, 1]
 
 
 def test_an_allocated_gpu_that_is_not_used_is_called_idle() -> None:

@@ -150,6 +150,13 @@ async def test_our_own_scheduler_has_no_line(folder: Path) -> None:
         assert not ui.app.screen.query_one("#scheduler").display
 
 
+def test_our_own_scheduler_shows_a_problem_without_the_age_of_data() -> None:
+    own = EngineRow(version="0.9.0", problem="standby host2: no answer for 3 s.")
+    assert texts(scheduler_lines(own, now=NOW, width=100)) == [
+        " warpdeck 0.9   standby host2: no answer for 3 s."
+    ]
+
+
 async def test_the_age_counts_and_is_read_again_without_any_change(folder: Path) -> None:
     slurm = OtherScheduler()
     slurm.about(read_at=time.time() - 20.0, requests_a_minute=6.0)

@@ -11,6 +11,7 @@ from tests.tui.static_site import NOW
 
 from warpdeck_tui.screens.shared.row_pane import RowJobs, RowPane
 from warpdeck_tui.viewmodels import Cell, Line
+from warpdeck_tui.viewmodels.site.events import SiteEvent, event_rows
 from warpdeck_tui.viewmodels.site.row_details import (
     MOST_JOBS,
     job_lines,
@@ -29,10 +30,9 @@ def text(lines: list[Line]) -> list[str]:
     return ["".join(cell.text for cell in line) for line in lines]
 
 
-def test_the_title_of_an_event_is_its_job() -> None:
-    assert (
-        row_title("events", "9 12", (Cell("Sat 00:25:47"), Cell("3_2"), Cell("started on n3"))) == "job 3_2"
-    )
+def test_the_title_of_an_event_is_its_kind_and_its_object() -> None:
+    [(key, cells)] = event_rows([SiteEvent(0.0, "9 12", "job", "3_2", "started on n3", "")])
+    assert row_title("events", key, cells) == "job 3_2"
     assert (row_title("qos", "high", (Cell("high"),)), row_title("qos", "", ())) == ("high", "qos")
 
 

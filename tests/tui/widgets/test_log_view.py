@@ -211,6 +211,15 @@ async def test_wide_and_combining_characters_keep_the_line_width() -> None:
         assert all(cell_len(row) == 20 for row in ui.rows())
 
 
+async def test_a_search_highlights_lines_that_were_drawn_before() -> None:
+    async with run_widget(LogView()) as ui:
+        await feed(ui, b"needle\n" * 5 + b"other\n")
+        plain = {segment.style for segment in ui.widget.render_line(0) if segment.text == "needle"}
+        await ui.press("slash", *"needle", "enter")
+        found = {segment.style for segment in ui.widget.render_line(0) if segment.text == "needle"}
+        assert found and found != plain
+
+
 async def test_an_unchanged_log_writes_nothing() -> None:
     async with run_widget(LogView()) as ui:
         await feed(ui, numbered(100))
@@ -275,6 +284,20 @@ async def test_two_gigabytes_open_at_the_end_and_jump_to_the_start_in_one_read()
         await ui.press("G")
         await ui.shows(f"far line {LAST} ")
         assert ui.widget.following
+
+
+async def test_the_key_for_the_beginning_is_not_lost_before_the_log_arrives() -> None:
+    remote = RemoteLog(TWO_GB)
+    async with run_widget(LogView()) as ui:
+        await ui.press("g")
+        ui.widget.clear()
+        await open_log(ui, remote)
+        await ui.shows("far line 0 ")
+        assert not ui.widget.following
+    async with run_widget(LogView()) as ui:
+        await ui.press("g", "G")
+        await open_log(ui, remote)
+        await ui.shows(f"far line {LAST} ")
 
 
 async def test_moving_up_reads_earlier_lines_and_keeps_the_view() -> None:

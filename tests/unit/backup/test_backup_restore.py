@@ -25,6 +25,7 @@ from warpdeck.backup.verify import verify
 from warpdeck.base.controller_daemon import take_lock
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import Paths
+from warpdeck.model.recovery import Recovery
 from warpdeck.store.migration import SCHEMA
 
 
@@ -86,6 +87,24 @@ def test_a_folder_keeps_the_last_backups_of_this_site(home: Path, folder: Path) 
     made = back_up(home, folder, keep=2)
     assert sorted(made.deleted) == sorted(str(folder / name) for name in old[1:])
     assert set(os.listdir(folder)) == {*kept, old[0], os.path.basename(made.file)}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to others")
+def test_files_of_other_users_and_links_are_no_backups(home: Path, folder: Path) -> None:
+    made = back_up(home, folder)
+    foreign, link = (generation_name(at, made.manifest.counters.controller_id) for at in (4e9, 4.1e9))
+    (folder / foreign).touch()
+    os.chown(folder / foreign, 65534, 65534)
+    (folder / link).symlink_to("/etc/passwd")
+    assert put_back(home, folder).source == made.file
+    assert back_up(home, folder, keep=2).deleted == ()
+
+
+def test_the_home_of_a_gateway_is_refused(home: Path, folder: Path) -> None:
+    (home / "engine").write_text("slurm\n")
+    for work in (back_up, put_back):
+        with pytest.raises(UserError, match="belongs to a gateway to Slurm"):
+            work(home, folder)
 
 
 def test_folders_of_killed_backups_are_deleted_and_those_in_use_stay(home: Path, folder: Path) -> None:
@@ -200,6 +219,17 @@ def test_the_secret_of_the_site_is_kept_if_the_backup_has_none(home: Path, folde
     put_back(home, folder / "x")
     with contextlib.closing(sqlite3.connect(home / "state.db")) as db:
         assert db.execute("SELECT value FROM meta WHERE key = 'site_secret'").fetchone() == ("abc",)
+
+
+def test_ids_after_the_backup_are_recorded_as_lost(home: Path, folder: Path) -> None:
+    change(home, """INSERT INTO meta VALUES ('recovery', '{"lost_ids": [[3, 4]], "since_unix": 5}')""")
+    back_up(home, folder / "x")
+    change(home, "UPDATE meta SET value = '50' WHERE key = 'next_job_id'")
+    put_back(home, folder / "x")
+    with contextlib.closing(sqlite3.connect(home / "state.db")) as db:
+        [record] = db.execute("SELECT value FROM meta WHERE key = 'recovery'").fetchone()
+    recovery = msgspec.json.decode(record, type=Recovery)
+    assert (recovery.lost_ids, recovery.since_unix) == (((3, 4), (11, 49)), 5)
 
 
 def test_the_higher_epoch_is_kept(home: Path, folder: Path) -> None:

@@ -16,6 +16,8 @@ from warpdeck.backup.verify import Report, verify
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import Paths
 from warpdeck.model import Job, JobId
+from warpdeck.notation.request.large_parts import MIN_BYTES, split
+from warpdeck.ports.ports import Changes, PartsBlob
 from warpdeck.store import SqliteStore
 from warpdeck.store.migration import SCHEMA
 from warpdeck.store.salvage import KEYS
@@ -33,8 +35,9 @@ def check(home: Path) -> Report:
 
 
 def the_problem(home: Path) -> Problem:
-    [problem] = check(home).problems
-    return problem
+    problems = check(home).problems
+    assert len(problems) == 1, [each.sentence for each in problems]
+    return problems[0]
 
 
 @pytest.fixture
@@ -136,6 +139,32 @@ def copy_running_job(db: sqlite3.Connection, number: int) -> None:
         (number, number, msgspec.msgpack.encode(job)),
     )
     db.execute("UPDATE meta SET value = ? WHERE key = 'next_job_id'", (str(number + 1),))
+
+
+async def test_large_parts_of_requests_are_checked(home: Path) -> None:
+    store = await SqliteStore.open(str(home / "state.db"))
+    try:
+        job = msgspec.structs.replace((await store.named(JobId(8)))[0], id=JobId(11), array_job_id=JobId(11))
+        whole = msgspec.structs.replace(job.request, script="#!/bin/sh\n" + "x" * MIN_BYTES)
+        request, content = split(whole)
+        assert request.parts is not None
+        assert content is not None
+        digest = request.parts.sha256
+        await store.commit(
+            Changes(
+                requests=((job.id, request),),
+                parts=(PartsBlob(uid=job.uid, sha256=digest, content=content),),
+                jobs=(msgspec.structs.replace(job, request=request),),
+                next_job_id=12,
+            )
+        )
+    finally:
+        await store.close()
+    assert check(home).problems == ()
+    change(home, "UPDATE request_parts SET content = X'00'")
+    assert (the_problem(home).table, the_problem(home).key) == ("request_parts", f"{job.uid} {digest}")
+    change(home, "DELETE FROM request_parts")
+    assert the_problem(home).sentence == "jobs 11: its script and environment are missing, so it cannot start"
 
 
 def test_damaged_pages_are_reported_and_do_not_end_the_check(home: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "ARCHITECTURE.md").read_text()
-MOST_LINES = 170
+MOST_LINES = 176
 
 
 def test_each_invariant_names_a_test_that_exists() -> None:

@@ -56,13 +56,15 @@ def test_a_ring_forgets_what_is_too_old() -> None:
     ring = Ring(10.0, 6)
     for at, value in ((100, 1.0), (104, 3.0), (130, 5.0), (99, 9.0)):
         ring.add({"a": value}, float(at))
-    curve = ring.curve()
-    assert (curve.begin_unix, curve.columns) == (100.0, {"a": (2.0, None, None, 5.0)})
+    assert ring.curve(span_s=60.0, now=139.0).columns == {"a": (None, None, 2.0, None, None, 5.0)}
+    curve = ring.curve(span_s=30.0, now=150.0)
+    assert (curve.begin_unix, curve.columns) == (130.0, {"a": (5.0, None, None)})
+    assert ring.curve(span_s=60.0, now=1000.0).columns == {"a": (None,) * 6}
     ring.add({"a": 7.0}, 170.0)
-    assert ring.curve().columns == {"a": (None, 5.0, None, None, None, 7.0)}
+    assert ring.curve(span_s=60.0, now=170.0).columns == {"a": (None, 5.0, None, None, None, 7.0)}
     ring.add({"a": 8.0}, 10_000.0)
-    assert ring.curve().columns == {"a": (None, None, None, None, None, 8.0)}
+    assert ring.curve(span_s=60.0, now=10_000.0).columns == {"a": (None, None, None, None, None, 8.0)}
 
 
 def test_a_ring_without_readings_is_empty() -> None:
-    assert Ring(10.0, 6).curve().columns == {}
+    assert Ring(10.0, 6).curve(span_s=60.0, now=5.0).columns == {}

@@ -184,13 +184,15 @@ def test_tables_of_priorities_shares_and_qos_are_read() -> None:
     assert priorities[JobId(7)]["job_size_part"] == 530 and priorities[JobId(7)]["tres:gres/gpu"] == 3
     shares = read_shares(
         "Account|User|RawShares|NormShares|RawUsage|NormUsage|EffectvUsage|LevelFS|FairShare\n"
-        "root||||0||0.0|0.0|\n lab||2|0.5|9|0.3|0.3|1.5|\n  lab|ann|1|1.0|9|0.3|1.0|inf|0.75\n"
+        "root|||0.0|0|1.0|1.0|0.0|\n lab||2|0.5|9|0.3|0.3|1.5|\n  lab|ann|1|1.0|9|0.3|1.0|inf|0.75\n"
     )
     assert [(row.account, row.user, row.parent, row.depth, row.shares) for row in shares] == [
         ("root", "", "", 0, 1),
         ("lab", "", "root", 1, 2),
         ("lab", "ann", "", 2, 1),
     ]
+    # Slurm shows the account of the whole cluster without a share, and with all of the use even if there is none.
+    assert [(row.norm_shares, row.norm_usage) for row in shares] == [(1.0, 0.0), (0.5, 0.3), (1.0, 0.3)]
     [row] = read_qos("Name|Priority|Preempt|MaxWall|MaxTRESPU\nfast|10|slow,low|1-00:00:00|mem=2G,cpu=4\n")
     assert (row.preempts, row.limits["max_wall_s"]) == (["slow", "low"], 86_400)
     assert row.limits["max_tres_per_user"] == {"mem": 2048, "cpu": 4}

@@ -14,8 +14,8 @@ import asyncssh
 import pytest
 
 from warpdeck.base.errors import RemoteError, UserError
+from warpdeck.fleet.backoff import BACKOFF_FIRST_S, BACKOFF_LAST_S, backoff_s
 from warpdeck.fleet.deploy import PROBED
-from warpdeck.fleet.fleet import BACKOFF_FIRST_S, BACKOFF_LAST_S, backoff_s
 from warpdeck.fleet.hostkeys import HostKey, HostKeyVerifier, KnownHosts
 from warpdeck.fleet.ssh import explain, parse_target
 from warpdeck.fleet.transport import agent_answer, start_result

@@ -191,6 +191,8 @@ class AdminScreen(NodeVerbs):
 
     def _tell(self) -> None:
         """Show the row under the cursor in full: beside the table, or on a narrow terminal below it."""
+        if self.is_left:
+            return
         told, pane = self.query_one("#told", Static), self.query_one(RowPane)
         is_wide = self.size.width >= FIRST_COLUMNS
         told.display, pane.display = not is_wide, is_wide
@@ -215,6 +217,7 @@ class AdminScreen(NodeVerbs):
     def on_resize(self) -> None:
         if not self.is_left:
             self._tell()
+            self.call_after_refresh(self._tell)  # the frames have their new sizes then
 
     def on_virtual_table_moved(self) -> None:
         self._tell()

@@ -20,7 +20,7 @@ from warpdeck_tui.screens.shared.painting import paint
 from warpdeck_tui.table.bindings import bindings
 from warpdeck_tui.viewmodels import Cell
 from warpdeck_tui.viewmodels.nodes.details import about_node
-from warpdeck_tui.viewmodels.nodes.node_charts import NodeCurves, charts, gpu_panel, node_panel
+from warpdeck_tui.viewmodels.nodes.node_charts import NodeCurves, charts, node_panels
 from warpdeck_tui.viewmodels.nodes.node_page import SPANS, Missing, page
 from warpdeck_tui.widgets.line_pane import LinePane
 
@@ -102,7 +102,7 @@ class NodeScreen(NodeVerbs):
         frame.display = beside
         if not beside:
             return False
-        panels = [node_panel(node, curves), *(gpu_panel(gpu, curves) for gpu in node.gpus)]
+        panels = node_panels(node, curves)
         title = Cell(f"last {span}", "title"), Cell(f"  {self._told}" if self._told else "", "muted")
         frame.show_title(paint([title], self.styles_now))
         self.query_one(LinePane).show(

@@ -186,7 +186,7 @@ class NodesScreen(TimeTravel):
         if self._at is not None:
             words = "   ".join(filter(None, (moment_words(self._then, self._at, now), color, words)))
         elif color:
-            words += f"   {color}"
+            words = f"{color}   {words}"
         looks = self._wanted_at is not None and self._wanted_at != self._at
         return f"loading {clock_words(self._wanted_at or now, now)}...   {words}" if looks else words
 

@@ -133,6 +133,10 @@ class SessionsScreen(DeckScreen):
         if not self.is_left:
             self._ask()
 
+    def on_resize(self) -> None:
+        if not self.is_left:
+            self.call_after_refresh(self._show_panes)  # the frames have their new sizes then
+
     def recolour(self) -> None:
         self.table.use_palette(self.deck.palette)
 
@@ -171,6 +175,8 @@ class SessionsScreen(DeckScreen):
         self._show_panes()
 
     def _show_panes(self) -> None:
+        if self.is_left:
+            return
         self._show_glance()
         self._show_about()
 

@@ -74,9 +74,9 @@ def _later(client: SyncClient, args: Namespace, last: int) -> list[dict[str, Any
     """Wait for entries after the one with number `last`, print them, and return them."""
     while True:
         time.sleep(FOLLOW_S)
-        found: list[dict[str, Any]] = client.call(
-            "audit", **_filters(args), after=max(1, last), limit=MAX_FOLLOWED
-        )["entries"]
+        found: list[dict[str, Any]] = client.call("audit", **_filters(args), after=last, limit=MAX_FOLLOWED)[
+            "entries"
+        ]
         if found:
             _print(found, args, titles=False)
             return found

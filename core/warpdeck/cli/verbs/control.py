@@ -20,7 +20,7 @@ from warpdeck.base.paths import (
     default_paths,
 )
 from warpdeck.base.shared_home import open_site_gateway, open_to_all
-from warpdeck.base.standby_files import serving_elsewhere
+from warpdeck.base.standby_files import is_standby, serving_elsewhere
 from warpdeck.cli.arguments import JSON, Argument, UsageError
 from warpdeck.cli.shared.engine_offer import offer_engine
 from warpdeck.cli.shared.engine_option import ENGINE, chosen_paths
@@ -156,6 +156,11 @@ def _down(args: Namespace) -> int:
     if args.shared:
         paths = _shared_paths(paths.engine)
     daemon = paths.daemon
+    if is_standby(paths):
+        raise UserError(
+            f"{paths.home} is a standby, and no controller runs here",
+            "end it on the controller's machine: warpdeck standby remove",
+        )
     with progress(f"stopping the {daemon} ..."):
         stopped = stop(paths)
     print(f"{daemon} stopped; jobs keep running" if stopped else f"no {daemon} is running in {paths.home}")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import os
+import time
 from typing import TYPE_CHECKING, Any
 
+from warpdeck.base import standby_files
 from warpdeck.base.output import clean, print_json, print_note
 from warpdeck.base.paths import OWN, default_paths
 from warpdeck.cli.arguments import JSON, Argument, UsageError, number
@@ -13,6 +14,12 @@ from warpdeck.cli.verb import Verb, connected
 
 if TYPE_CHECKING:
     from argparse import Namespace
+
+    from warpdeck.client.blocking_client import SyncClient
+
+CLAIM_S = 15.0
+"""Seconds that the nodes have to answer a new controller. `base.controller_starts` has the same time."""
+POLL_S = 0.1
 
 
 def _print_taken_over(found: dict[str, Any]) -> None:
@@ -24,9 +31,25 @@ def _print_taken_over(found: dict[str, Any]) -> None:
         print(f"not connected yet: {clean(', '.join(found['lost']))}; they follow when they answer")
 
 
+def _claimed(client: SyncClient) -> dict[str, Any]:
+    """Wait until the nodes have answered the start of a standby's controller. Raises UserError.
+
+    A standby that was behind may not know the last epoch. Then the nodes refuse it, and a further start is above theirs.
+    """
+    until = time.monotonic() + CLAIM_S
+    while True:
+        status, nodes = client.call("status"), client.call("nodes")["nodes"]
+        if status["fenced"]:
+            return client.call("takeover")
+        if all(node["state"] != "connecting" for node in nodes) or time.monotonic() > until:
+            lost = [node["name"] for node in nodes if node["state"] in ("connecting", "down")]
+            return {"epoch": status["epoch"], "nodes": len(nodes), "lost": lost}
+        time.sleep(POLL_S)
+
+
 def _run(args: Namespace) -> int:
     paths = default_paths(engine=OWN)
-    is_standby = os.path.exists(paths.standby_role)
+    is_standby = standby_files.is_standby(paths)
     if not is_standby and (args.force or args.watchdog is not None):
         raise UsageError(
             f"{args.prog}: {paths.home} is no standby", "use --force and --watchdog on a standby only"
@@ -38,7 +61,7 @@ def _run(args: Namespace) -> int:
             watch(paths, after_s=args.watchdog, say=lambda line: print_note(clean(line)))
         take_over(paths, force=args.force or args.watchdog is not None)
     with progress("waiting for the nodes ..."), connected() as client:
-        found = client.call("takeover")
+        found = _claimed(client) if is_standby else client.call("takeover")
     if args.json:
         print_json(found)
     else:

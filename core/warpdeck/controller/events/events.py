@@ -8,6 +8,7 @@ from warpdeck.model import Job, JobId, Node, NodeName, Request, Reservation, Sna
 from warpdeck.model.annotations import AnnotationsChange
 from warpdeck.model.change import JobChange
 from warpdeck.model.created_by_nonce import CreatedObject, RequestId
+from warpdeck.model.recovery import UnknownLaunch
 from warpdeck.model.step import Step
 from warpdeck.policy import EndDecision, Preempt, Resume, Start
 from warpdeck.ports.caller import Principal
@@ -257,6 +258,22 @@ class Fenced(msgspec.Struct, frozen=True, kw_only=True):
     holder: wire.ControllerStart
 
 
+class FoundLaunch(msgspec.Struct, frozen=True, kw_only=True):
+    """An unknown launch, its last report, the number of its last step, and its job as its record describes it."""
+
+    launch: UnknownLaunch
+    report: wire.JobReport | None = None
+    last_step: int = -1
+    job: Job | None = None
+
+
+class Recovered(msgspec.Struct, frozen=True, kw_only=True):
+    """A person has decided to adopt these unknown launches, or to discard them."""
+
+    launches: tuple[FoundLaunch, ...]
+    discard: bool = False
+
+
 class ClaimEnded(msgspec.Struct, frozen=True, kw_only=True):
     """The nodes had the time CLAIM_S to answer since this start. The others are not waited for any more."""
 
@@ -313,6 +330,7 @@ SiteEvent = (
     | Fenced
     | StartBegun
     | ClaimEnded
+    | Recovered
 )
 Event = (
     Submitted

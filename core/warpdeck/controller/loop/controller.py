@@ -32,6 +32,7 @@ from .planner import Planner
 from .reservation_manager import ReservationManager
 from .scheduler_statistics import SchedulerStatistics
 from .site_claim import SiteClaim
+from .site_recovery import SiteRecovery
 from .site_rules import GROUPS_S, GroupsOf, RulesInForce, SiteRules, unix_groups
 from .wakeup import Wakeup
 
@@ -51,6 +52,8 @@ class Controller:
         clock, wakeup = adapters.clock, Wakeup()
         self._adapters = adapters
         self.state = State()
+        if adapters.starts is not None:
+            self.state.starts.seal = adapters.starts.identity.seal
         self.events = EventQueue()
         self.rules = SiteRules(
             self.state,
@@ -87,6 +90,7 @@ class Controller:
         self.claim = SiteClaim(
             self.state, self.events, fleet=adapters.fleet, hub=self.hub, starts=adapters.starts
         )
+        self.recovery = SiteRecovery(self.state, fleet=adapters.fleet, claim=self.claim)
 
     @property
     def store(self) -> Store:
@@ -164,7 +168,11 @@ class Controller:
             effects=self.effects,
             hub=hub,
             statistics=self.statistics,
-            after_commit=(partial(self.planner.revoker.after_commit, state), reservations.note_change),
+            after_commit=(
+                partial(self.planner.revoker.after_commit, state),
+                reservations.note_change,
+                self.recovery.log_need,
+            ),
         )
         housekeeping = Housekeeping(state, rules=self.rules, nodes=self.nodes, hub=hub, clock=self.clock)
         return {

@@ -30,6 +30,7 @@ from warpdeck.controller.events.events import (
     ShowNotice,
 )
 from warpdeck.controller.events.node_messages import decode_node_message
+from warpdeck.controller.launch.launch_records import with_record
 from warpdeck.controller.launch.launching import build_launch, output_paths
 from warpdeck.controller.launch.step_launch import build_step_launch
 from warpdeck.controller.launch.whole_request import with_whole_request
@@ -216,6 +217,7 @@ class EffectRunner:
             # to another user's code.
             own = dataclasses.replace(launch.tree, sha256=tree.sha256, size_bytes=tree.size_bytes)
             launch = dataclasses.replace(launch, tree=own)
+        launch = with_record(launch, job, effect.node, self._state.starts.seal)
         await self._adapters.fleet.launch(effect.node, launch, tree)
 
     async def _job_to_launch(self, job_id: JobId) -> Job | None:

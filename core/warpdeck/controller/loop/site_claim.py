@@ -10,7 +10,7 @@ import contextlib
 
 from warpdeck.base.controller_starts import CLAIM_S, StartMaker, fenced_sentence
 from warpdeck.base.errors import UserError
-from warpdeck.controller.events.events import ClaimEnded, StartBegun
+from warpdeck.controller.events.events import ClaimEnded, Event, StartBegun
 from warpdeck.controller.state.state import State
 from warpdeck.ports.ports import Fleet
 from warpdeck_agent.wire.epochs import ControllerStart
@@ -22,7 +22,7 @@ MAX_STARTS = 3
 """Maximum number of starts of one takeover. The first refusals tell the highest epoch, so two are usually enough."""
 LOOK_S = 0.5
 """Maximum number of seconds between two checks whether all nodes have answered."""
-RECONNECTING = "the controller begins a new start"
+RECONNECTING = "the controller connects to all nodes again"
 
 
 class SiteClaim:
@@ -56,6 +56,17 @@ class SiteClaim:
         for node in self._state.nodes.values():
             self._fleet.connect(node)
 
+    async def apply_unconnected(self, event: Event) -> None:
+        """Close all links, apply the event, and connect again, so that all nodes report their launches.
+
+        The closed links are processed before the event. Raises UserError or StoreError.
+        """
+        self._fleet.fence(RECONNECTING)
+        try:
+            await self._queue.request(event)
+        finally:
+            self.connect()
+
     async def take_over(self) -> ControllerStart:
         """Begin a new start with an epoch above all that the agents know, and return it.
 
@@ -65,9 +76,7 @@ class SiteClaim:
         assert self._maker is not None, "a controller with clients has starts"
         starts = self._state.starts
         for _ in range(MAX_STARTS):
-            self._fleet.fence(RECONNECTING)
-            await self._queue.request(StartBegun(start=self._maker.next(starts.own, starts.fenced_by)))
-            self.connect()
+            await self.apply_unconnected(StartBegun(start=self._maker.next(starts.own, starts.fenced_by)))
             await self._wait_for_answers()
             if starts.fenced_by is None:
                 return starts.own

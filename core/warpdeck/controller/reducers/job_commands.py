@@ -205,7 +205,10 @@ def requeue(txn: Transaction, event: Requeued) -> Outcome:
 
 
 def _requeue_one(txn: Transaction, job: Job, event: Requeued) -> list[Effect]:
-    if job.has_leader and not is_with_its_leader(txn, job, event.jobs):
+    """Requeue a job. All components of a heterogeneous job are requeued with its leader, or none is."""
+    if job.has_leader:
+        if txn.state.jobs[job.id] is not job:
+            return []  # Its leader has just been requeued.
         raise UserError(
             f"job {job.label()} is a component of a heterogeneous job",
             f"requeue the whole job {job.array_job_id}",
@@ -217,6 +220,15 @@ def _requeue_one(txn: Transaction, job: Job, event: Requeued) -> list[Effect]:
         JobState.SUSPENDED,
     ):
         return []
+    _check_requeue(job)
+    whole = [job] if job.component is None else txn.state.array_members(job.array_job_id)
+    if any(each.state is JobState.COMPLETING for each in whole):
+        raise UserError(f"job {job.label()} is ending", "requeue it after it has ended", code="ending")
+    return [effect for each in whole for effect in _requeue_alone(txn, each, event)]
+
+
+def _check_requeue(job: Job) -> None:
+    """Raise UserError if the job must not be requeued."""
     if not job.request.requeue:
         raise UserError(
             f"job {job.label()} was submitted with --no-requeue", "submit it again", code="no_requeue"
@@ -227,17 +239,18 @@ def _requeue_one(txn: Transaction, job: Job, event: Requeued) -> list[Effect]:
         raise UserError(
             f"job {job.label()} is interactive; it cannot be requeued", "start a new one", code="no_batch"
         )
+
+
+def _requeue_alone(txn: Transaction, job: Job, event: Requeued) -> list[Effect]:
     held = event.hold or event.special_exit
     txn.log(job.id, "requeue requested" + (", held" if held else ""))
     if held:
         job = replace(job, held=True, requeued_held=event.hold, special_exit=event.special_exit)
     if job.is_finished:
         requeue_job(txn, job)
+    if job.is_finished or job.state is JobState.PENDING:
         return []
-    if job.state is JobState.COMPLETING:
-        raise UserError(f"job {job.label()} is ending", "requeue it after it has ended", code="ending")
-    job = replace(job, requeue_on_exit=True)
-    return end_job(txn, job, "requeued")
+    return end_job(txn, replace(job, requeue_on_exit=True), "requeued")
 
 
 def notify(txn: Transaction, event: NotifyJob) -> Outcome:

@@ -28,7 +28,9 @@ from warpdeck.model import Facility, Gpu, GpuDrain, GpuUuid, Job, JobId, Link, N
 from warpdeck_agent.wire import messages as wire
 
 from . import step_commands
+from .fencing import claim
 from .progress import apply_report
+from .unknown_launches import drop_unreported, has_lost_start, note_past
 
 _GPU_WORDS = {"nvidia", "geforce", "tesla", "quadro", "graphics", "device", "rtx", "gtx"}
 
@@ -117,6 +119,7 @@ def remove(txn: Transaction, event: NodeRemoved) -> Outcome:
     ]
     for job in jobs:
         effects += _lose_share(txn, job, event.name, f"node {event.name} was removed")
+    drop_unreported(txn, event.name, set(), with_past=True)
     txn.drop_node(event.name)
     return Outcome(effects=(*effects, DropNode(node=event.name)))
 
@@ -124,12 +127,11 @@ def remove(txn: Transaction, event: NodeRemoved) -> Outcome:
 def lost(txn: Transaction, event: NodeLost) -> Outcome:
     """Record that the link to a node broke. Its jobs stay, because they may still be running."""
     if event.name in txn.state.nodes:
-        txn.state.starts.unclaimed.pop(event.name, None)
         txn.state.node_status.links[event.name] = Link.LOST
         txn.state.node_status.link_reasons[event.name] = event.reason
         txn.state.node_status.readings.pop(event.name, None)
         txn.record_condition(event.name)
-    return Outcome()
+    return Outcome(effects=tuple(claim(txn, event.name)))
 
 
 def up(txn: Transaction, event: NodeUp) -> Outcome:
@@ -141,7 +143,6 @@ def up(txn: Transaction, event: NodeUp) -> Outcome:
     node = txn.state.nodes.get(name)
     if node is None:
         return Outcome()
-    txn.state.starts.unclaimed.pop(name, None)
     txn.state.node_status.links[name] = Link.UP
     txn.state.node_status.link_reasons.pop(name, None)
     txn.record_condition(name)
@@ -151,6 +152,7 @@ def up(txn: Transaction, event: NodeUp) -> Outcome:
         txn.put_node(described)
     effects: list[Effect] = []
     reported = {(job_report.job_id, job_report.restarts) for job_report in welcome.jobs}
+    drop_unreported(txn, name, reported)
     for job_report in welcome.jobs:
         if rebooted and job_report.phase != "exited":
             effects += _end_before_boot(job_report, name)
@@ -158,11 +160,14 @@ def up(txn: Transaction, event: NodeUp) -> Outcome:
                 job_report, phase="lost", cause="node_fail", message=f"{name} was rebooted", exit_code=1
             )
         effects += apply_report(txn, name, job_report)
+    note_past(txn, name, welcome.past)
     for job in (*txn.state.jobs_on(name), *txn.state.prefetched_to(name)):
         job = txn.state.jobs[job.id]
         if (job.id, job.restarts) not in reported:
             effects += _handle_unreported(txn, job, name, rebooted=rebooted)
     effects += step_commands.reconcile_steps(txn, name, welcome.steps)
+    if not has_lost_start(txn.state, name, welcome.starting):
+        effects += claim(txn, name)  # Otherwise the report of that start is waited for.
     return Outcome(effects=tuple(effects))
 
 
@@ -183,12 +188,15 @@ def _handle_unreported(txn: Transaction, job: Job, name: NodeName, *, rebooted: 
     the share had started. It is therefore not launched again with the same start count.
     """
     share = next(share for share in job.shares if share.node == name)
+    recovery = txn.state.recovery
     if share.phase == "exited":
         return []
+    if any(each.job_id == job.id for each in recovery.launches) or (recovery.is_needed and not rebooted):
+        return []  # An older database does not say whether the share ran. After the recovery the node reports again.
     if rebooted:
         return _lose_share(txn, job, name, f"{name} was rebooted", cause=job.ending_cause or "node_fail")
     if share.phase == "launching" and not job.ending_cause:
-        return [LaunchShare(node=name, job_id=job.id)]
+        return [LaunchShare(node=name, job_id=job.id)] if not txn.state.starts.unclaimed else []
     if share.phase == "launching":
         return _lose_share(txn, job, name, "", cause=job.ending_cause)
     return _lose_share(txn, job, name, f"{name} has no record of the job any more")

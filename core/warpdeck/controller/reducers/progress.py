@@ -33,12 +33,14 @@ from warpdeck.controller.state.transaction import Transaction
 from warpdeck.model import BY_ITSELF, ExitStatus, Job, JobCurve, JobId, JobState, NodeName, ShareStatus
 from warpdeck_agent.wire import messages as wire
 
-from . import hetjob_components, step_commands
+from . import hetjob_components, step_commands, unknown_launches
 from .allocations import RELEASED
+from .fencing import claim
 from .job_commands import end_job, requeue_job
 from .launch_prefetch import promote_successor, take_over
 from .node_failures import drain_permanently, drain_until_passed
 from .suspension import correct_suspension
+from .unknown_launches import Verdict, classify
 
 MIN_RELATIVE_CHANGE = 0.05
 """Relative change of a predicted run time below which the waiting tasks keep the old prediction.
@@ -65,9 +67,16 @@ _STATE_OF_CAUSE = {
 }
 
 
+NOT_FOLLOWED = {
+    Verdict.UNREADABLE: "its record could not be read",
+    Verdict.UNPROVEN: "this controller has not started it",
+}
+"""Reason why a job is neither followed nor ended."""
+
+
 def report(txn: Transaction, event: Reported) -> Outcome:
     """Apply an agent's report on a launch. If the launch is outdated, it is ended or forgotten on the node."""
-    effects = tuple(apply_report(txn, event.name, event.report))
+    effects = (*apply_report(txn, event.name, event.report), *claim(txn, event.name))
     return Outcome(effects=effects, replan=event.report.phase != "running" or _starts_are_awaited(txn))
 
 
@@ -185,41 +194,26 @@ def apply_report(txn: Transaction, name: NodeName, job_report: wire.JobReport) -
     """
     job = txn.state.jobs.get(JobId(job_report.job_id))
     share = None if job is None else _share(job, name)
-    current = (
-        job is not None and share is not None and job.restarts == job_report.restarts and not job.is_finished
+    verdict = classify(
+        txn.state,
+        name,
+        job_id=job_report.job_id,
+        restarts=job_report.restarts,
+        proof=job_report.proof,
     )
-    if not current or job is None or share is None:
-        if job is None and _is_unreadable(txn, JobId(job_report.job_id)) and job_report.phase == "running":
-            _drain_unknown_job(txn, name, job_report.job_id)
-            return []
+    if verdict is Verdict.UNKNOWN:
+        unknown_launches.note(txn, name, job_report)
+        return []
+    if job_report.phase == "running" and verdict in NOT_FOLLOWED:
+        unknown_launches.drain_for(txn, name, job_report.job_id, NOT_FOLLOWED[verdict])
+        return []
+    if verdict is not Verdict.CURRENT or job is None or share is None:
         return _handle_stale_report(job, name, job_report)
     if share.phase == "exited":
         return []
     if job_report.phase == "running":
         return _share_runs(txn, job, share, job_report)
     return _share_ended(txn, job, share, job_report)
-
-
-def _is_unreadable(txn: Transaction, job_id: JobId) -> bool:
-    """Return whether the record of this job could not be read and was set aside."""
-    return any(row.table == "jobs" and row.key == str(job_id) for row in txn.state.unreadable)
-
-
-def _drain_unknown_job(txn: Transaction, name: NodeName, job_id: int) -> None:
-    """Drain a node on which an unknown job runs.
-
-    The job continues, and its resources are not given to other jobs.
-    """
-    node = txn.state.nodes[name]
-    if not node.drained:
-        reason = (
-            f"Job {job_id} runs here, but its record could not be read. Resume the node when it has ended."
-        )
-        txn.put_node(
-            replace(
-                node, drained=True, drain_checks=(), reason=reason, reason_at_unix=txn.now, reason_user=""
-            )
-        )
 
 
 def _handle_stale_report(job: Job | None, name: NodeName, job_report: wire.JobReport) -> list[Effect]:

@@ -268,6 +268,8 @@ def apply_report(txn: Transaction, name: NodeName, step_report: wire.StepReport)
     """
     step = find_step(txn.state, JobId(step_report.job_id), step_report.step)
     part = None if step is None else next((each for each in step.parts if each.node == name), None)
+    if step is None and txn.state.recovery.covers(step_report.job_id, step_report.restarts):
+        return []  # It belongs to a launch that is older than the database, and ends with it.
     if step is None or part is None or step.restarts != step_report.restarts or step.is_finished:
         return _handle_stale_report(step, name, step_report)
     if part.phase == "exited":

@@ -73,6 +73,7 @@ class State(StateTables):
         """
         self.controller_id = loaded.controller_id
         self.next_job_id = loaded.next_job_id
+        self.recovery = loaded.recovery
         self.starts.own, self.starts.fenced_by = loaded.start, loaded.fenced_by
         self.unreadable = loaded.unreadable
         for job in loaded.jobs:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from warpdeck.base.controller_starts import UNSEALED
 from warpdeck.config import Site
 from warpdeck.model import (
     BY_ITSELF,
@@ -27,6 +28,7 @@ from warpdeck.model import (
     Resources,
 )
 from warpdeck.model.created_by_nonce import CreatedTable
+from warpdeck.model.recovery import Recovery
 from warpdeck.model.step import Step
 from warpdeck.policy import NO_ESTIMATES
 from warpdeck.policy.priority.predict import Predictor
@@ -127,10 +129,12 @@ class KnownStarts:
     """The start of this controller, and the one that has fenced it (`base.controller_starts`)."""
 
     def __init__(self) -> None:
+        self.seal = UNSEALED
+        """Proves that a launch or a start comes from a controller of this site."""
         self.own = ControllerStart()
         self.fenced_by: ControllerStart | None = None
         """The start that the agents obey instead; None if the controller is not fenced."""
-        self.unclaimed: dict[NodeName, None] = {}
+        self.unclaimed: dict[NodeName, object] = {}
         """Nodes that have not answered yet since the start, while the controller waits for them."""
 
 
@@ -143,6 +147,8 @@ class StateTables:
         self.controller_id = ""
         """Random name of this installation; it stays the same across restarts."""
         self.starts = KnownStarts()
+        self.recovery = Recovery()
+        """Launches that this controller does not know, because its database is older than they are."""
         self.next_job_id = 1
         self.unreadable: tuple[UnreadableRow, ...] = ()
         self.site = Site()
@@ -203,7 +209,7 @@ class StateTables:
     @property
     def may_start(self) -> bool:
         """Whether this controller may start jobs now."""
-        return self.starts.fenced_by is None and not self.starts.unclaimed
+        return self.starts.fenced_by is None and not self.starts.unclaimed and not self.recovery.is_needed
 
     @property
     def has_to_plan(self) -> bool:

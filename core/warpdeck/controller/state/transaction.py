@@ -24,6 +24,7 @@ from warpdeck.model import (
     may_become,
 )
 from warpdeck.model.created_by_nonce import CreatedObject, RequestId, upsert_created
+from warpdeck.model.recovery import Recovery
 from warpdeck.model.request import StoredParts
 from warpdeck.model.step import Step
 from warpdeck.ports.ports import Changes, JournalEntry, PartsBlob, UsageRecord
@@ -65,6 +66,7 @@ class SiteRows:
         self.gone_created: list[CreatedObject] = []
         self.start: ControllerStart | None = None
         self.fenced_by: ControllerStart | None = None
+        self.has_new_recovery = False
         self.has_new_ids = False
         """Whether the next free job id has changed."""
         self.has_new_waits = False
@@ -250,6 +252,19 @@ class Transaction:
         self._undo_log.append(lambda: setattr(starts, "fenced_by", before))
         self._undo_log.append(lambda: setattr(self._site_rows, "fenced_by", row))
 
+    def put_recovery(self, recovery: Recovery) -> None:
+        """Record the launches that the controller does not know."""
+        before = self.state.recovery
+        self.state.recovery, self._site_rows.has_new_recovery = recovery, True
+        self._undo_log.append(lambda: setattr(self.state, "recovery", before))
+
+    def raise_job_ids(self, above: int) -> None:
+        """Give new jobs ids above this one."""
+        before = self.state.next_job_id
+        if before <= above:
+            self._undo_log.append(lambda: setattr(self.state, "next_job_id", before))
+            self.state.next_job_id, self._site_rows.has_new_ids = above + 1, True
+
     def put_start(self, start: ControllerStart) -> None:
         """Record a new start of this controller. It ends a fence."""
         starts, own, fenced_by = self.state.starts, self.state.starts.own, self.state.starts.fenced_by
@@ -308,6 +323,7 @@ class Transaction:
             conditions=tuple(conditions[name] for name in site.conditions if name in conditions),
             start=site.start,
             fenced_by=site.fenced_by,
+            recovery=state.recovery if site.has_new_recovery else None,
         )
 
     def changed_jobs(self) -> Iterable[JobId]:

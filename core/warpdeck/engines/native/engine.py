@@ -46,7 +46,12 @@ def native_engine(
     records = RecordSearch(state, store)
     lookup = JobLookup(state=state, store=store, config=lambda: rules.config)
     waits = JobWaits(
-        state=state, ends=controller.ends, hub=controller.hub, collector=controller.outputs, clock=clock
+        state=state,
+        ends=controller.ends,
+        hub=controller.hub,
+        collector=controller.outputs,
+        clock=clock,
+        names_jobs=lambda: "jobs" not in rules.config.access.private_data,
     )
     streams = NodeStreams(state=state, fleet=controller.fleet, waits=waits)
     collector = TreeCollector(state=state, trees=trees, clock=clock)
@@ -68,6 +73,7 @@ def native_engine(
         config_path=config_path,
         keeper=keeper,
         claim=controller.claim,
+        recovery=controller.recovery,
         collector=collector,
     )
     return Engine(

@@ -15,12 +15,14 @@ from warpdeck.config import Decoded, SiteRights, check_amendments, rewrite, text
 from warpdeck.controller.launch.tree_collection import TreeCollector
 from warpdeck.controller.loop.scheduler_statistics import SchedulerStatistics
 from warpdeck.controller.loop.site_claim import SiteClaim
+from warpdeck.controller.loop.site_recovery import SiteRecovery, need_sentence
 from warpdeck.controller.loop.site_rules import SiteRules
 from warpdeck.controller.presenters import site_tables, slurm_settings
+from warpdeck.controller.presenters.recovered_rows import recovered_row
 from warpdeck.controller.state.reservations import reservations
 from warpdeck.controller.state.state import State
 from warpdeck.engines.shared.visibility import Visibility
-from warpdeck.model import Link
+from warpdeck.model import JobId, Link
 from warpdeck.ports.caller import Caller, Principal, require_operator
 from warpdeck.ports.engine import CHANGES, Action, SiteSummary
 from warpdeck.protocol import requests as ask
@@ -50,6 +52,7 @@ class NativeSite:
     put_in_force: Reload
     config_path: str
     claim: SiteClaim
+    recovery: SiteRecovery
     collector: TreeCollector
     keeper: StandbyKeeper | None = None
     amending: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -61,7 +64,7 @@ class NativeSite:
 
     def with_rights(self, who: Principal) -> Principal:
         rights = self.rules.rights.get(who.user, ORDINARY)
-        if rights is ORDINARY or who.admin:
+        if (who.level, who.coordinates) == (rights.level, rights.coordinates):
             return who
         return msgspec.structs.replace(who, level=rights.level, coordinates=rights.coordinates)
 
@@ -71,7 +74,8 @@ class NativeSite:
         return EVERYTHING
 
     def about(self) -> EngineRow:
-        return EngineRow(version=__version__, problem=self._fence() or self._standby_problem())
+        problem = self._fence() or need_sentence(self.state) or self._standby_problem()
+        return EngineRow(version=__version__, problem=problem)
 
     def _fence(self) -> str:
         """Return why this controller may not change the site, and the next step; "" if it may."""
@@ -90,6 +94,7 @@ class NativeSite:
             standby=self.keeper.row() if self.keeper else None,
             epoch=state.starts.own.epoch,
             fenced=state.starts.fenced_by is not None,
+            recovery=state.recovery.is_needed,
         )
 
     def _standby_problem(self) -> str:
@@ -151,6 +156,20 @@ class NativeSite:
             await asyncio.to_thread(rewrite, self.config_path, message.changes, in_force=self.rules.config)
             log.info("configuration: amended by %s", caller.who.user)
             return await self._reloaded()
+
+    async def recover(self, caller: Caller, message: ask.Recover) -> results.Recovery:
+        found = await self.recovery.find([JobId(job_id) for job_id in message.jobs])
+        rows = [recovered_row(self.state, each, discard=message.discard) for each in found.launches]
+        if found.launches and not message.dry_run:
+            log.warning(
+                "%s: %s recovers %d launches",
+                "discard" if message.discard else "adopt",
+                caller.who.user,
+                len(rows),
+            )
+            await self.recovery.recover(found.launches, discard=message.discard)
+        silent = {str(name): reason for name, reason in found.silent.items()}
+        return results.Recovery(jobs=rows, silent=silent, needed=self.state.recovery.is_needed)
 
     async def take_over(self, caller: Caller, message: ask.Takeover) -> results.TakenOver:
         log.warning("%s takes over the site with this controller", caller.who.user)

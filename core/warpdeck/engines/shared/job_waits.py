@@ -33,6 +33,8 @@ class JobWaits:
     hub: ChangeListeners
     clock: Callable[[], float]
     collector: OutputCollector | None = None
+    names_jobs: Callable[[], bool] = lambda: True
+    """Returns whether pending reasons may name other users' jobs. Otherwise only their codes are reported."""
 
     async def until(self, job: Job, reached: Callable[[Job], bool], progress: Progress | None = None) -> Job:
         """Wait until the job satisfies `reached` and return the job in that state.
@@ -53,8 +55,9 @@ class JobWaits:
                         return now
                     continue
                 why = state.planned.pending_reasons.get(now.id)
-                if progress is not None and why is not None and why.sentence != told:
-                    told = why.sentence
+                words = "" if why is None else why.sentence if self.names_jobs() else why.code
+                if progress is not None and why is not None and words != told:
+                    told = words
                     at_unix = why.expected_start_unix
                     soon = f"; expected {about(at_unix, self.clock())}" if at_unix is not None else ""
                     await progress(f"waiting: {told}{soon}")

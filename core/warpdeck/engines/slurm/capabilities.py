@@ -18,6 +18,7 @@ IMPOSSIBLE: Mapping[Action, str] = {
     Action.CONFIG: "the rules of the cluster are in slurm.conf; `scontrol show config` prints them",
     Action.RELOAD: ADMINISTRATION,
     Action.AMEND: ADMINISTRATION,
+    Action.RECOVER: "Slurm keeps its state itself; see StateSaveLocation in slurm.conf",
     Action.STANDBY: BACKUP,
     Action.STANDBY_SET: BACKUP,
     Action.STANDBY_REMOVE: BACKUP,

@@ -126,6 +126,9 @@ class SlurmSite:
     async def amend(self, caller: Caller, message: ask.Amend) -> results.Reloaded:
         raise _impossible(Action.AMEND)
 
+    async def recover(self, caller: Caller, message: ask.Recover) -> results.Recovery:
+        raise _impossible(Action.RECOVER)
+
     async def take_over(self, caller: Caller, message: ask.Takeover) -> results.TakenOver:
         raise _impossible(Action.TAKEOVER)
 

@@ -72,6 +72,7 @@ CHANGES: dict[type, Recorded] = {
     ask.Reload: Recorded(),
     ask.Shutdown: Recorded(),
     ask.Takeover: Recorded(),
+    ask.Recover: Recorded(("jobs",), ("discard",)),
     ask.StandbySet: Recorded(("target",), ("home", "mode", "keys")),
     ask.StandbyRemove: Recorded(),
     ask.Diagnosis: Recorded(details=("reset",)),
@@ -103,6 +104,8 @@ def is_change(message: Any) -> bool:
             return not message.only_asks
         case ask.Diagnosis():
             return message.reset
+        case ask.Recover():
+            return not message.dry_run
         case _:
             return type(message) in CHANGES
 

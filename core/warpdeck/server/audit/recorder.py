@@ -7,6 +7,7 @@ tells their number.
 from __future__ import annotations
 
 import logging
+import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import PurePath
@@ -35,6 +36,10 @@ MAX_NAME = 64
 """Maximum number of characters of a program's name."""
 UNKNOWN = "?"
 """Name of a request that could not be decoded."""
+
+
+ENTRIES_AT_ONCE, PAUSE_S = 500, 0.002
+"""A search pauses after so many entries, so that the controller's own thread is not slowed down by a long search."""
 
 
 class Recorder:
@@ -84,7 +89,9 @@ class Recorder:
             require_admin(caller.who)
         matches = _filter(message, caller.who)
         found: deque[AuditEntry] = deque(maxlen=message.limit)
-        for entry in self._log.newest():
+        for count, entry in enumerate(self._log.newest(), 1):
+            if not count % ENTRIES_AT_ONCE:
+                time.sleep(PAUSE_S)
             if entry.at < message.since - CLOCK_STEP_S or entry.number <= message.after:
                 break
             if matches(entry):

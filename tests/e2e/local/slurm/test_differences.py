@@ -147,7 +147,7 @@ def test_processes_left_by_a_step_end_with_the_job(site: Home) -> None:
     eventually(lambda: has_ended(int(pid.read_text())), what="the process ends with the job")
 
 
-def test_sacctmgr_shows_without_confirmation_and_has_no_transactions(site: Home) -> None:
+def test_sacctmgr_shows_without_confirmation(site: Home) -> None:
     result = site.slurm("sacctmgr", "-n", "show", "transactions")
     assert (result.returncode, result.stdout) == (0, "")
     result = site.slurm("sacctmgr", "-n", "show", "associations", "format=id")

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -18,6 +21,7 @@ from tests.support.home import Home
 from tests.support.processes import has_ended
 from tests.support.waiting import eventually
 
+import warpdeck
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import Paths
 from warpdeck.client.blocking_client import SyncClient
@@ -25,6 +29,11 @@ from warpdeck.client.blocking_client import SyncClient
 pytestmark = pytest.mark.lab
 
 FOLLOW_S = 15.0
+NOBODY = 65534
+SLURM_BACKUP_S = 161.0
+"""Measured from the kill of a slurmctld 22.05 with a backup on the same machine to the first answer of squeue, with the default
+SlurmctldTimeout of 120 s and a shared StateSaveLocation.
+"""
 
 
 @pytest.fixture
@@ -96,7 +105,9 @@ def test_a_kill_during_submissions_loses_none_that_was_acknowledged(
         lambda: standby.home.node("gpu2")["state"] not in ("connecting", "down"), what="the agent follows"
     )
     took_s = time.monotonic() - killed_at
-    print(f"\ntakeover with its agent after {took_s:.1f} s; slurmctld waits for SlurmctldTimeout (120 s)")
+    print(
+        f"\ntakeover with its agent after {took_s:.1f} s; the backup of a real slurmctld 22.05: {SLURM_BACKUP_S:.0f} s"
+    )
     assert took_s < FOLLOW_S
     for job in acknowledged:
         eventually(lambda job=job: standby.home.state(job) == "COMPLETED", what=f"the end of job {job}")
@@ -121,8 +132,6 @@ def test_the_old_controller_finds_itself_superseded_and_becomes_the_standby(
     eventually(lambda: first.state(job) == "RUNNING", what="the job runs")
     alive = standby.run("takeover")
     assert alive.returncode == 1 and "is alive" in alive.stderr and "--force" in alive.stderr
-    queue = standby.run("queue")
-    assert queue.returncode == 1 and "is the standby of the controller on" in queue.stderr
     old = first.controller_pid()
     standby.ok("takeover", "--force")
     eventually(lambda: has_ended(old), what="the superseded controller ends")
@@ -255,5 +264,132 @@ def test_a_folder_that_both_machines_share_is_refused(first: Home, lab: Lab) -> 
         str(shared.path),
     )
     assert done.returncode == 1 and "is the folder of the controller itself" in done.stderr
+    relative = first.run("standby", f"root@{lab.address(1)}", "--home", "standby")
+    assert relative.returncode == 1 and "is not an absolute path" in relative.stderr
     assert first.request("standby")["standby"] is None
     eventually(lambda: not shared.receivers(), what="the receiver ends")
+
+
+def test_clients_on_the_standby_use_the_site_before_and_after_a_takeover(
+    first: Home, lab: Lab, standby: Standby, short_tmp: Path
+) -> None:
+    add_node(first, lab, 2)
+    standby.set_up(first, "--keys")
+    assert standby.home.request("status")["pid"] == first.controller_pid()
+    gate = short_tmp / "gate"
+    script = f"echo begun; until [ -e {gate} ]; do sleep 0.05; done; echo ended; exit 3"
+    waiting = standby.start("submit", "--wait", "--no-snapshot", "-o", f"{short_tmp}/out", "--wrap", script)
+    job = eventually(
+        lambda: next((row["id"] for row in first.request("jobs")["jobs"] if row["state"] == "RUNNING"), 0),
+        what="the job of the client on the standby runs",
+    )
+    following = standby.start("logs", "-f", str(job))
+    assert following.stdout is not None
+    assert following.stdout.readline() == "begun\n"
+    kill_controller(first)
+    standby.ok("takeover", "--force")
+    taken_at = time.monotonic()
+    eventually(
+        lambda: standby.home.node("gpu2")["state"] not in ("connecting", "down"), what="the agent follows"
+    )
+    gate.touch()
+    out, err = following.communicate(timeout=60)
+    assert out == "ended\n", err
+    print(f"\nlogs -f on the standby followed within {time.monotonic() - taken_at:.1f} s")
+    waiting.communicate(timeout=60)
+    assert waiting.returncode == 3
+    assert time.monotonic() - taken_at < FOLLOW_S
+
+
+def test_a_standby_that_missed_the_last_start_is_obeyed_all_the_same(
+    first: Home, lab: Lab, standby: Standby
+) -> None:
+    add_node(first, lab, 2)
+    standby.set_up(first, "--mode", "async", "--keys")
+    lab.sh("drop", str(standby.host))
+    try:
+        for _ in range(2):  # Two starts with higher epochs, of which the standby does not learn.
+            kill_controller(first)
+            first.ok("up", "--no-local-node")
+            eventually(lambda: first.node("gpu2")["state"] == "idle", what="the agent obeys the new start")
+        epoch = first.request("status")["epoch"]
+        kill_controller(first)
+    finally:
+        lab.sh("undrop", str(standby.host))
+    standby.ok("takeover", "--force")
+    eventually(lambda: standby.home.node("gpu2")["state"] == "idle", what="the agent obeys the standby")
+    status = standby.home.request("status")
+    assert status["epoch"] > epoch and not status["fenced"]
+
+
+def test_a_host_without_warpdeck_gets_the_program_and_takes_over_with_it(
+    first: Home, lab: Lab, standby: Standby, short_tmp: Path
+) -> None:
+    """The host has a Python of the same version, which does not find our sources."""
+    empty = short_tmp / "empty"
+    empty.touch()
+    with lab.covered(standby.host, str(origin_of_warpdeck()), empty):
+        missing = lab.command(standby.host, sys.executable, "-I", "-c", "import warpdeck")
+        assert subprocess.run(missing, env=lab.environ, capture_output=True, check=False).returncode != 0
+        standby.set_up(first)
+        command = standby.row(first)["command"]
+        assert command.startswith("/var/lib/warpdeck/standby-")
+        job = first.json("submit", "--no-snapshot", "--hold", "--wrap", "true")["job_id"]
+        kill_controller(first)
+        environ = ("env", f"WARPDECK_HOME={standby.path}", f"HOME={standby.path.parent}")
+        lab.on(standby.host, *environ, command, "takeover", "--force")
+        assert standby.home.state(job) == "PENDING"
+        lab.on(standby.host, *environ, command, "screen", "queue", "--plain")
+        lab.on(standby.host, *environ, command, "down")
+
+
+def origin_of_warpdeck() -> Path:
+    """Return the file with which the interpreter finds warpdeck: that of an editable installation, or the package's own."""
+    (site,) = [path for path in map(Path, sys.path) if path.name == "site-packages"]
+    found = [
+        file for file in site.glob("*.pth") if str(Path(warpdeck.__file__).parents[1]) in file.read_text()
+    ]
+    return found[0] if found else Path(warpdeck.__file__)
+
+
+def connect_as(uid: int, path: Path) -> socket.socket:
+    """Return a connection that a process of that user has opened."""
+    receiver, sender = socket.socketpair()
+    pid = os.fork()
+    if pid == 0:
+        os.setgroups([])
+        os.setgid(uid)
+        os.setuid(uid)
+        link = socket.socket(socket.AF_UNIX)
+        link.connect(str(path))
+        socket.send_fds(sender, [b"x"], [link.fileno()])
+        os._exit(0)
+    _, descriptors, _, _ = socket.recv_fds(receiver, 1, 1)
+    os.waitpid(pid, 0)
+    receiver.close()
+    sender.close()
+    return socket.socket(fileno=descriptors[0])
+
+
+def test_a_user_of_the_standby_is_the_one_that_its_kernel_names(
+    lab: Lab, standby: Standby, short_tmp: Path
+) -> None:
+    short_tmp.chmod(0o755)
+    standby.path.parent.chmod(0o755)
+    first = Home(short_tmp / "home", HOME=str(lab.user_home(short_tmp / "user")), SSH_AUTH_SOCK="")
+    first.ok("up", "--shared", "--no-local-node")
+    try:
+        standby.set_up(first, "--keys")
+        link = connect_as(NOBODY, standby.path / "warpdeck.sock")
+        with SyncClient.over(link, Paths(str(standby.path))) as client:
+            assert (client.welcome["uid"], client.welcome["admin"]) == (NOBODY, False)
+            with pytest.raises(UserError, match="only root"):
+                client.call("shutdown")
+            with pytest.raises(UserError, match="only root"):
+                client.call("standby_rm")
+            with pytest.raises(UserError, match="only root"):
+                client.call("standby_set", target="root@127.0.0.1")
+        assert (standby.path / "state.db").stat().st_mode & 0o077 == 0
+        assert all(file.stat().st_mode & 0o077 == 0 for file in (standby.path / "keys").glob("*"))
+    finally:
+        first.close()

@@ -44,7 +44,7 @@ REFUSALS = {
     "reservation_make": ADMINS_ONLY,
     "reservation_rm": ADMINS_ONLY, "reload": ADMINS_ONLY, "amend": "has no right to change", "shutdown": ADMINS_ONLY,
     "config": ADMINS_ONLY,
-    "takeover": ADMINS_ONLY, "standby_set": ADMINS_ONLY, "standby_rm": ADMINS_ONLY,
+    "takeover": ADMINS_ONLY, "recover": ADMINS_ONLY, "standby_set": ADMINS_ONLY, "standby_rm": ADMINS_ONLY,
     "run": "", "salloc": "", "session": "", "put_tree": "",
 }  # fmt: skip
 """Requests that the new carol is refused, and the messages. The last four are about her own objects, with
@@ -236,7 +236,7 @@ def refused_messages(old: RecreatedSite) -> dict[str, list[dict[str, Any]]]:
         **{kind: [{"name": "x"}] for kind in ("node_resume", "node_rm", "reservation_rm")},
         "reservation_make": [{"reservation": reservation}],
         "amend": [{"changes": [{"path": ["accounts", "x"]}]}],
-        **{kind: [{}] for kind in ("reload", "shutdown", "config", "takeover", "standby_rm")},
+        **{kind: [{}] for kind in ("reload", "shutdown", "config", "takeover", "recover", "standby_rm")},
         "standby_set": [{"target": "root@127.0.0.1"}],
         "run": [{"words": ["--no-such-option"], "errors": 900}],
         **{kind: [{"words": ["--no-such-option"]}] for kind in ("salloc", "session")},

@@ -279,8 +279,9 @@ def test_a_superseded_run_is_killed_and_its_end_is_ignored() -> None:
     assert core.job(job_id).state is JobState.PENDING
 
 
-def test_an_unknown_launch_is_killed_and_its_end_is_forgotten() -> None:
+def test_a_launch_of_a_job_that_ended_long_ago_is_killed_and_its_end_is_forgotten() -> None:
     core = Core("a")
+    core.state.next_job_id = 100
     running = core.report("a", wire.JobReport(job_id=77, restarts=0, phase="running"))
     assert [type(effect) for effect in running.effects] == [KillShare]
     ended = core.report("a", wire.JobReport(job_id=77, restarts=0, phase="exited"))

@@ -119,8 +119,8 @@ class SchedulerLine(Static):
         self.display = False
 
     def show(self, scheduler: Scheduler, styles: Palette) -> None:
-        """Show the scheduler, and the age of its data at this moment."""
-        self.display = not scheduler.is_own
+        """Show the scheduler, and the age of its data at this moment. Our own scheduler is shown only with a problem."""
+        self.display = not scheduler.is_own or bool(scheduler.engine.problem)
         if self.display:
             self.update(SchedulerWords(scheduler.engine, time.time(), styles))
 

@@ -38,6 +38,8 @@ BESIDE_BAR = 34
 """Number of columns that the texts beside a bar take."""
 LATE_PCT = 90
 MOST_CURVES = 2
+_SPELLED = {"CANCELLED": "canceled"}
+"""States whose name in Slurm is not spelled as the rest of the app is."""
 
 
 class OfNode(NamedTuple):
@@ -102,7 +104,9 @@ def _bar(percent: float | None, width: int, style: str = "accent") -> Line:
 
 def _state(row: JobRow, words: str = "") -> Line:
     style = "HELD" if row.held else row.state
-    return Cell(f" {glyph(row.state)} {row.state.lower().replace('_', ' ')}", style), Cell(words)
+    return Cell(
+        f" {glyph(row.state)} {_SPELLED.get(row.state) or row.state.lower().replace('_', ' ')}", style
+    ), Cell(words)
 
 
 def _runs(row: JobRow, now: float, width: int) -> list[Line]:

@@ -94,6 +94,12 @@ def node_panel(node: NodeRow, curves: NodeCurves) -> Panel:
     )
 
 
+def node_panels(node: NodeRow, curves: NodeCurves) -> list[Panel]:
+    """Return the panels of a node and of its GPUs. Over Slurm, some GPUs are not measured. They have no panel."""
+    measured = [gpu for gpu in node.gpus if gpu.util_pct is not None or gpu.index in curves]
+    return [node_panel(node, curves), *(gpu_panel(gpu, curves) for gpu in measured)]
+
+
 def gpu_panel(gpu: GpuRow, curves: NodeCurves) -> Panel:
     """Return the panel of a GPU, with its owner."""
     wasted = is_wasted(gpu)

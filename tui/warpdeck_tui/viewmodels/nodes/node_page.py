@@ -142,7 +142,8 @@ def _ways(links: GpuLinks, width: int) -> list[Line]:
     half = max(HALF_MIN, min(HALF_MAX, (width - MARGIN) // 2 - LABEL_WIDTH - 2))
     ways = (("PCIe", _pcie(links, half)), ("NVLink", _nvlink(links)))
     cells = [(Cell(f"{title:>{LABEL_WIDTH}} ", "muted"), told) for title, told in ways if told is not None]
-    if len(cells) == 2 and all(len(told.text) <= half for _, told in cells):
+    has_room = 2 * (LABEL_WIDTH + 1 + half) + 2 <= width - MARGIN
+    if has_room and len(cells) == 2 and all(len(told.text) <= half for _, told in cells):
         (title, told), second = cells
         return [(title, told._replace(text=f"{told.text:<{half}}"), Cell("  "), *second)]
     return list(cells)

@@ -18,7 +18,7 @@ from .links import MOST_ROWS, Link, PanelRows, Row
 
 COLUMNS = (
     Column("JOB", 9, flex=1, most=14),
-    Column("NAME", 10, flex=3, most=30),
+    Column("NAME", 10, flex=12, most=30),
     Column("USER", 6, rank=4, flex=1, most=12),
     Column("GPU", 3, align="right"),
     Column("UTIL", 8, rank=2, flex=1, most=14, align="right"),

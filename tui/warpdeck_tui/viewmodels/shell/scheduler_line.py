@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rich.cells import cell_len
 
+from warpdeck.base.paths import OWN
 from warpdeck.protocol.site_rows import EngineRow
 from warpdeck_tui.viewmodels.cells import Cell, Line, age
 from warpdeck_tui.widgets.cells import printable, shortened
@@ -65,7 +66,7 @@ def names_of(engine: EngineRow) -> list[str]:
 def read_words(engine: EngineRow, *, now: float) -> str:
     """Return the age of the data, such as "read 25 s ago", or "" if they are fresh."""
     if engine.read_at is None:
-        return "not read yet"
+        return "" if engine.name == OWN else "not read yet"
     seconds = max(0.0, now - engine.read_at)
     if seconds <= FRESH_S and not engine.problem:
         return ""

@@ -325,6 +325,8 @@ def priority_words(row: PriorityRow, weights: Mapping[str, float]) -> str:
         return f"{row.label}: priority {row.priority} was set by an admin, so no factors apply."
     named = {"size": "job_size", "QoS": "qos"}
     words = []
+    if row.priority > 1 and any(weights.values()) and not any(_parts(row).values()):
+        return f"{row.label}: priority {row.priority}. The scheduler tells no factors of this job."
     for part, value in _parts(row).items():
         most = weights.get(named.get(part, part), 0.0)
         if most:

@@ -13,7 +13,7 @@ from warpdeck.model.finished_jobs import Cost, GroupCost, cost_of
 from warpdeck.protocol.job_rows import JobRow
 from warpdeck_tui.viewmodels.jobs.queue import ran_s
 from warpdeck_tui.widgets.cells import fit, printable
-from warpdeck_tui.widgets.meter import bar
+from warpdeck_tui.widgets.meter import thin
 
 LONGEST_TABLE = 20
 """Largest number of lines in one table. The remaining groups are summed up in one more line. An exported file
@@ -104,7 +104,7 @@ def _table(title: str, groups: Sequence[tuple[str, Cost]], total: Cost) -> list[
         lines.append(
             f"{fit(name, NAME_WIDTH)}{each.jobs:>7,}{each.failed:>7,}{_hours(each.cpu_hours, places):>8}"
             f"{_hours(each.allocated, places):>8}{_known(each.used, each, places):>8}{_known(each.wasted, each, places):>8}"
-            f" {bar(share, SHARE_WIDTH)}".rstrip()
+            f" {''.join(thin(share, SHARE_WIDTH))}"
         )
     return [*lines, ""]
 

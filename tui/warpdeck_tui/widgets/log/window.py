@@ -62,6 +62,8 @@ class LogWindow(LineView):
         self._source: LogText | FilteredText = LogText()
         self._shown_first = self._shown_end = self._shown_bytes = 0
         self._following = True
+        self._starts_at_top = False
+        """Whether the beginning was asked for before any data arrived."""
         self._moving = False
         self._seen_lines = 0
         self._left = 0
@@ -130,6 +132,8 @@ class LogWindow(LineView):
             self._refresh_from(last - 1)
         if self._is_short:
             self._read_on()
+        if self._starts_at_top:
+            self.action_first()
 
     def _show_window(self) -> None:
         """Adapt to the lines that are in the window now.
@@ -396,6 +400,9 @@ class LogWindow(LineView):
 
     def action_first(self) -> None:
         """Go to the beginning of the log, even if it is not in memory."""
+        self._starts_at_top = not self._source.size_bytes
+        if self._starts_at_top:
+            return
         # The scroll range does not include the latest data yet, and is 0 before the view is laid out.
         lines = self._source.lines
         if self.max_scroll_y > 0 or lines.end - lines.first > self._page_rows or not self._source.at_start:
@@ -408,7 +415,7 @@ class LogWindow(LineView):
 
     def action_follow(self) -> None:
         """Go to the end and follow it."""
-        self._following = True
+        self._following, self._starts_at_top = True, False
         self._source.to_end()
         self._show_window()
         self.refresh()

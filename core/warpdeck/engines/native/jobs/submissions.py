@@ -47,7 +47,7 @@ class NativeSubmissions:
     async def rerun(self, caller: Caller, message: ask.Rerun) -> results.SubmittedJob:
         task = message.job.partition("_")[2]
         number = int(task) if task.isdecimal() else None
-        family = await self.lookup.components_of(await self.lookup.find(message.job))
+        family = await self.lookup.components_of(await self.lookup.seen(caller.who, message.job))
         # The parts are read and stored again, because the old ones may be removed at any time.
         requests = [
             asked_again(await with_whole_request(each, self.lookup.store), who=caller.who, task=number)
@@ -57,7 +57,8 @@ class NativeSubmissions:
 
     async def dry_run(self, caller: Caller, message: ask.DryRun) -> ForecastRow:
         event = await self.event(caller.who, self._nested(caller, message))
-        return await self.forecaster.of_request(self.state, event)
+        found = await self.forecaster.of_request(self.state, event)
+        return self.lookup.visibility(caller.who).forecast(found)
 
     async def find_tree(self, caller: Caller, message: ask.HaveTree) -> results.StoredTree:
         found = self.trees.find(caller.who.uid, message.tree)

@@ -42,6 +42,8 @@ KEEP_S = 60.0
 """Seconds from the last look at a job, or from the end of the last screen, to the end of a step."""
 FIRST_READING_S = 8.0
 """Usual seconds from the start of a step to its first reading."""
+LATE_S = 20.0
+"""Seconds after which a first reading is no longer promised. The step waits for something, or finds no GPUs."""
 RETRY_S = 60.0
 """Seconds after which a step is started again that has ended, if somebody still looks at the job."""
 
@@ -103,7 +105,7 @@ class Samplers:
         if started is not None and job_id not in self._running:
             return None  # The step has failed.
         waited_s = 0.0 if started is None else self.monotonic() - started
-        return None if waited_s > RETRY_S else max(1, round(FIRST_READING_S - waited_s))
+        return None if waited_s > LATE_S else max(1, round(FIRST_READING_S - waited_s))
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

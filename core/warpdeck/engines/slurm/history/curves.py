@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -36,6 +37,8 @@ MAX_NODES = 64
 """Maximum number of nodes with curves. Those that were looked at or measured longest ago are forgotten."""
 RINGS = ((10.0, 720), (60.0, 1440))
 """The steps in seconds and the number of steps of a node's curves: two hours and a day. One of a GPU takes about 30 KB."""
+SPANS = ((5.0, 0, 600.0), (35.0, 0, 7200.0), (math.inf, 1, 86_400.0))
+"""Largest requested step in seconds, the place of the ring in RINGS, and the seconds that the answer covers."""
 WHOLE = -1
 """Stands for the node itself among its GPUs."""
 
@@ -106,7 +109,9 @@ class Recorder:
         for node, rings in self._nodes.items():
             row = self.cluster.nodes.rows.get(node)
             if row is not None:
-                told = {"cpu_pct": row.cpu_pct, "mem_bytes": row.mem_used_bytes}
+                # In curves, 100 % is one CPU.
+                cpu_pct = None if row.cpu_pct is None else row.cpu_pct * row.cpus
+                told = {"cpu_pct": cpu_pct, "mem_bytes": row.mem_used_bytes}
                 known = {name: float(value) for name, value in told.items() if value is not None}
                 _add(rings, WHOLE, known, row.at or self.clock())
 
@@ -226,11 +231,18 @@ class SlurmCurves:
             raise UserError(f"there is no node {name}", "see `warpdeck node ls`", code="not_found")
         rings = self.recorder.watch(node)
         self.recorder.note_nodes()
-        at = min(range(len(RINGS)), key=lambda at: abs(RINGS[at][0] - step_s))
+        at, span_s = next((at, span_s) for most, at, span_s in SPANS if step_s <= most)
+        now = self.recorder.clock()
         uuids = {gpu.index: gpu.uuid for gpu in row.gpus}
         return UsageCurves(
             curves=[
-                _row(node, each[at].curve(), gpu=None if index == WHOLE else index, uuid=uuids.get(index, ""))
+                _row(
+                    node,
+                    # slurmctld tells the load of nodes about once a minute.
+                    each[-1 if index == WHOLE else at].curve(span_s=span_s, now=now),
+                    gpu=None if index == WHOLE else index,
+                    uuid=uuids.get(index, ""),
+                )
                 for index, each in sorted(rings.items())
             ]
         )

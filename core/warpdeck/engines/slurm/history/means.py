@@ -114,17 +114,20 @@ class Ring:
             for passed in range(max(self._newest + 1, step - self._size + 1), step + 1):
                 column[passed % self._size] = math.nan
 
-    def curve(self) -> UsageCurve:
-        """Return the means from the first known step on."""
-        if self._newest < 0:
-            return UsageCurve(begin_unix=0.0, step_s=self._step_s)
-        first = max(self._first, self._newest - self._size + 1)
-        steps = range(first, self._newest + 1)
+    def curve(self, *, span_s: float, now: float) -> UsageCurve:
+        """Return the means of the last `span_s` seconds. Steps without a reading are unknown."""
+        last = int(now // self._step_s)
+        count = min(self._size, max(1, round(span_s / self._step_s)))
+        steps = range(last - count + 1, last + 1)
         columns = {
-            name: tuple(_known(column[step % self._size]) for step in steps)
+            name: tuple(_known(column[step % self._size]) if self._has(step) else None for step in steps)
             for name, column in self._columns.items()
         }
-        return UsageCurve(begin_unix=first * self._step_s, step_s=self._step_s, columns=columns)
+        return UsageCurve(begin_unix=steps[0] * self._step_s, step_s=self._step_s, columns=columns)
+
+    def _has(self, step: int) -> bool:
+        """Return whether the place of the step belongs to this step."""
+        return max(self._first, self._newest - self._size + 1) <= step <= self._newest
 
 
 def _filled(points: list[float]) -> list[float]:

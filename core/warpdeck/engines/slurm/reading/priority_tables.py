@@ -101,6 +101,8 @@ def read_shares(text: str) -> list[ShareRow]:
         user = fields.get("User", "").strip()
         if not user:
             path[depth:] = [name]
+        usage = _float(fields.get("RawUsage", ""))
+        used = _float(fields.get("NormUsage") or fields.get("EffectvUsage", ""))
         rows.append(
             ShareRow(
                 account=name,
@@ -108,9 +110,10 @@ def read_shares(text: str) -> list[ShareRow]:
                 parent="" if user or depth == 0 or depth > len(path) else path[depth - 1],
                 depth=depth,
                 shares=int(_float(fields.get("RawShares", ""))) or 1,
-                norm_shares=_float(fields.get("NormShares", "")),
-                usage=_float(fields.get("RawUsage", "")),
-                norm_usage=_float(fields.get("NormUsage") or fields.get("EffectvUsage", "")),
+                # Slurm gives the account of the whole cluster no share, and all of a use of nothing.
+                norm_shares=1.0 if depth == 0 and not user else _float(fields.get("NormShares", "")),
+                usage=usage,
+                norm_usage=used if usage else 0.0,
                 level_fs=_optional(fields.get("LevelFS", "")),
                 fairshare=_optional(fields.get("FairShare", "")),
             )
