@@ -13,12 +13,14 @@ from pathlib import Path
 
 import pytest
 from tests.integration.server.test_server import BOB
-from tests.support.core import make_request
+from tests.support.core import ANN, make_request
 from tests.support.served import Raw, Served, served
 from tests.support.waiting import eventually_async
 
 from warpdeck.controller.events.events import Submitted
-from warpdeck.ports.caller import Principal
+from warpdeck.engines.shared.job_records import PAGE_JOBS, RECORDS_A_TURN
+from warpdeck.ports.caller import Caller, Principal
+from warpdeck.protocol import requests as ask
 
 pytestmark = pytest.mark.root
 HONEST, FIRST_UID = 200, 30_000
@@ -107,3 +109,24 @@ async def test_a_client_without_a_pause_at_most_doubles_the_time_of_a_call(short
         for client in clients:
             await client.close()
         assert statistics.median(factors) <= MAX_FACTOR, factors
+
+
+async def test_a_page_of_records_lets_short_requests_pass(short_tmp: Path) -> None:
+    """A page took 190 ms without a break, and each short request of others waited for it."""
+    async with served(short_tmp / "h") as site:
+        for _ in range(PAGE_JOBS):
+            await site.controller.apply(Submitted(principal=ANN, request=make_request(hold=True)))
+        caller = Caller(who=Principal(user="root", uid=0, admin=True))
+        turns = 0
+
+        async def count() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        counting = asyncio.ensure_future(count())
+        pages = [page async for page in site.server.engine.history.records(caller, ask.Records(id=1))]
+        counting.cancel()
+        assert sum(len(page.rows) for page in pages) == PAGE_JOBS
+        assert turns >= PAGE_JOBS / RECORDS_A_TURN - 1
