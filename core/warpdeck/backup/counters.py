@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
-from typing import Any
 
 import msgspec
 
+from warpdeck.model.recovery import Recovery
 from warpdeck.store.batch_log import META_KEY
 from warpdeck.store.database_copy import open_for_reading
-from warpdeck.store.starts import SECRET, START
+from warpdeck.store.starts import RECOVERY, SECRET, START
 
 from .manifest import Counters
 
-NEXT_JOB_ID, RECOVERY = "next_job_id", "recovery"
-"""Keys in the table `meta`. Other keys are those of `store.starts`."""
+NEXT_JOB_ID = "next_job_id"
+"""Key in the table `meta`. Other keys are those of `store.starts`."""
 INCREMENTAL = 2
 """The value of SQLite's auto_vacuum with which `purge.shrink` works."""
 
@@ -74,10 +74,10 @@ def raise_counters(path: str, replaced: str) -> Counters:
 def _with_lost_ids(recovery: str | None, first: int, last: int) -> str:
     """Return the record of a recovery with one more range of ids that the lost part of the database may have given."""
     try:
-        record = msgspec.json.decode(recovery or "{}", type=dict[str, Any])
+        known = msgspec.json.decode(recovery or "{}", type=Recovery)
     except msgspec.MsgspecError:
-        record = {}
-    return msgspec.json.encode({**record, "lost_ids": [*record.get("lost_ids", ()), (first, last)]}).decode()
+        known = Recovery()
+    return msgspec.json.encode(known.with_lost_ids(first, last)).decode()
 
 
 def _meta(db: sqlite3.Connection) -> dict[str, str]:

@@ -41,7 +41,7 @@ def build_local_zipapp(folder: str) -> tuple[str, str]:
 
     Its name contains the hash of the sources, because bytecode need not be equal in two builds.
     """
-    path = os.path.join(folder, f"agent-{_own()[1][:12]}-{sys.implementation.cache_tag}.pyz")
+    path = os.path.join(folder, f"agent-{_source_hash()[:12]}-{sys.implementation.cache_tag}.pyz")
     if not os.path.exists(path):
         _write(path, zipapp_bytes(with_bytecode=True))
     return path, hashlib.sha256(Path(path).read_bytes()).hexdigest()
@@ -62,20 +62,39 @@ def _own() -> tuple[bytes, str]:
     return data, hashlib.sha256(data).hexdigest()
 
 
-def zipapp_bytes(*, with_bytecode: bool = False) -> bytes:
-    """Return the bytes of the zipapp, with a fixed order and fixed times of its members."""
+@functools.cache
+def _source_hash() -> str:
+    """Return the hash of the names and sources of all members, which needs no zipapp."""
+    found = hashlib.sha256()
+    for name, file in sorted(_sources().items()):
+        data = file.read_bytes()
+        found.update(f"{name} {len(data)}\n".encode() + data)
+    return found.hexdigest()
+
+
+def _sources() -> dict[str, Path]:
+    """Return the source files of the zipapp's modules by their names in the zipapp."""
     pynvml, package = _module_source("pynvml"), _module_source("warpdeck_agent").parent
-    files = {"pynvml.py": pynvml} | {
+    return {"pynvml.py": pynvml} | {
         f"warpdeck_agent/{file.relative_to(package)}": file for file in sorted(package.rglob("*.py"))
     }
+
+
+def zipapp_bytes(*, with_bytecode: bool = False) -> bytes:
+    """Return the bytes of the zipapp, with a fixed order and fixed times of its members.
+
+    The best compression pays for an upload only. The zipapp with bytecode stays on this machine, where its agent starts
+    sooner without compression.
+    """
+    files = _sources()
     members = {"__main__.py": MAIN} | {name: file.read_bytes() for name, file in files.items()}
     if with_bytecode:
         members |= {f"{name}c": _bytecode(file) for name, file in files.items()}
     buffer = io.BytesIO()
-    level = 1 if with_bytecode else 9  # The best compression pays for an upload only.
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=level) as archive:
+    compression = zipfile.ZIP_STORED if with_bytecode else zipfile.ZIP_DEFLATED
+    with zipfile.ZipFile(buffer, "w") as archive:
         for name, data in sorted(members.items()):
-            archive.writestr(zipfile.ZipInfo(name, _EPOCH), data, zipfile.ZIP_DEFLATED, level)
+            archive.writestr(zipfile.ZipInfo(name, _EPOCH), data, compression, 9)
     assert with_bytecode or buffer.tell() <= MAX_BYTES, f"the agent has {buffer.tell()} bytes"
     return buffer.getvalue()
 

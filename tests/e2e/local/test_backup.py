@@ -51,6 +51,27 @@ def test_a_site_is_backed_up_while_it_runs_and_restored_while_it_is_down(home: H
     assert home.ok("verify").endswith("no problems\n")
 
 
+def test_a_job_that_is_newer_than_the_backup_continues_and_is_recovered(home: Home, tmp_path: Path) -> None:
+    home.ok("up")
+    home.wait_for_idle_node()
+    home.ok("backup", str(tmp_path / "x"))
+    flag = tmp_path / "flag"
+    newer = int(
+        home.json("submit", "--no-snapshot", "--wrap", f"until test -e {flag}; do sleep 0.1; done")["job_id"]
+    )
+    eventually(lambda: home.state(newer) == "RUNNING", what="a running job")
+    home.ok("down")
+    home.ok("restore", str(tmp_path / "x"))
+    home.ok("up")
+    eventually(lambda: f"\n{newer} " in home.ok("recover", "--dry-run"), what="the unknown job")
+    home.ok("recover")
+    assert home.state(newer) == "RUNNING"
+    assert submit(home) == newer + 1
+    flag.touch()
+    wait_for_end(home, newer)
+    assert home.ok("verify").endswith("no problems\n")
+
+
 def test_a_backup_of_a_killed_controller_contains_its_last_commit(home: Home, tmp_path: Path) -> None:
     home.ok("up")
     jobs = [submit(home, "--hold") for _ in range(3)]

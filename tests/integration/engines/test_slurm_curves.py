@@ -24,6 +24,7 @@ from warpdeck.model import GpuReading, JobId, NodeName
 from warpdeck.ports.engine import Engine
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol.job_rows import CurveRow
+from warpdeck.protocol.node_rows import NodeRow
 
 pytestmark = [pytest.mark.slurm, pytest.mark.asyncio(loop_scope="module")]
 GIB = float(1 << 30)
@@ -89,7 +90,7 @@ async def test_the_use_of_a_jobs_gpus_is_recorded_from_its_start_on(slurm: RealS
     async with gateway_in(folder) as engine:
         job, start = await running_job(engine, slurm)
         readings = readings_of(engine)
-        for at_s, utils in ((3, (10, 30)), (5, (40, 40)), (25, (90, 100))):
+        for at_s, utils in ((3, (10, 30)), (3, (40, 40)), (25, (90, 100))):
             readings.put(job, NodeName(NODE), gpus(*utils), at_unix=start + at_s)
         readings.put(job, NodeName(NODE), gpus(50), at_unix=start + 33)
         [curve] = await curves(engine, job=str(job))
@@ -150,6 +151,11 @@ async def test_a_node_is_recorded_from_the_first_look_on(slurm: RealSlurm, folde
         readings.put_of_agent(NodeName(NODE), gpus(10, 10, 10, 10), at_unix=time.time())
         assert len(await curves(engine, node=NODE)) == 1, "nobody has looked at the node or has a job there"
         readings.put_of_agent(NodeName(NODE), gpus(70, 80, 90, 100), at_unix=time.time())
-        _, *cards = await curves(engine, node=NODE, step_s=60)
+        whole, *cards = await curves(engine, node=NODE, step_s=60)
+        [row] = (await engine.nodes.rows(USER, ask.Nodes(name=NODE)))[0:1]
+        assert isinstance(row, NodeRow) and row.cpu_pct is not None
+        assert whole.columns["cpu_pct"][-1] == pytest.approx(row.cpu_pct * row.cpus, abs=0.1), (
+            "100 % is one CPU"
+        )
         assert [known(card) for card in cards] == [[70.0], [80.0], [90.0], [100.0]]
         assert {len(card.columns["gpu_util_pct"]) for card in cards} == {1440}

@@ -100,6 +100,7 @@ HARM: dict[type, list[dict[str, Any]]] = {
     ask.Shutdown: [{}],
     ask.Diagnosis: [{"reset": True}],
     ask.Takeover: [{}],
+    ask.Recover: [{}, {"discard": True}, {"jobs": [1], "dry_run": True}],
     ask.StandbySet: [{"target": "root@127.0.0.1", "keys": True}],
     ask.StandbyRemove: [{}],
 }

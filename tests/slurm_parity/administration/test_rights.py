@@ -59,7 +59,7 @@ JOB_LINES = (
 )  # fmt: skip
 """Lines about a held job of the owner in the account lab."""
 SITE_LINES = (
-    "scontrol update NodeName=n4 State=drain Reason=by-WHO", "sinfo -h -R -o %E|%u|%U|%n",
+    "scontrol update NodeName=n4 State=drain Reason=by-WHO", "sinfo -h -R -o %E|%u|%U|%N",
     "scontrol update NodeName=n4 State=resume",
     "scontrol update PartitionName=debug MaxTime=40",
     "scontrol create reservation ReservationName=WHO users=root nodes=n3 starttime=now+1hour duration=10 flags=overlap",

@@ -182,6 +182,15 @@ def test_a_tall_sparkline_fills_its_lines_from_below() -> None:
     assert tall_sparkline([50.0], 3, 1) == ["  ▄"]
 
 
+def test_a_gpu_without_readings_says_so_in_the_table_of_all_gpus() -> None:
+    shown = static_nodes()[7]
+    blank = GpuRow(index=2, uuid="", name="", type="a100", mem_bytes=0, job="9", job_user="ann")
+    gpus = [blank if gpu.index == 2 else gpu for gpu in shown.gpus]
+    lines = details(msgspec.structs.replace(shown, gpus=gpus), 0, jobs={}, now=shown.at or 0.0, width=60)
+    [line] = [text for cells in lines if (text := "".join(cell.text for cell in cells)).startswith("  2 ")]
+    assert line.split() == ["2", "no", "readings", "9", "ann"]
+
+
 def test_the_details_name_reason_jobs_and_all_gpus() -> None:
     shown = details(static_nodes()[7], 5, jobs={}, now=(static_nodes()[7].at or 0.0) + 1, width=60)
     text = "\n".join("".join(cell.text for cell in line) for line in shown)

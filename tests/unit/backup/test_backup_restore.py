@@ -25,6 +25,7 @@ from warpdeck.backup.verify import verify
 from warpdeck.base.controller_daemon import take_lock
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import Paths
+from warpdeck.model.recovery import Recovery
 from warpdeck.store.migration import SCHEMA
 
 
@@ -227,7 +228,8 @@ def test_ids_after_the_backup_are_recorded_as_lost(home: Path, folder: Path) -> 
     put_back(home, folder / "x")
     with contextlib.closing(sqlite3.connect(home / "state.db")) as db:
         [record] = db.execute("SELECT value FROM meta WHERE key = 'recovery'").fetchone()
-    assert msgspec.json.decode(record) == {"lost_ids": [[3, 4], [11, 49]], "since_unix": 5}
+    recovery = msgspec.json.decode(record, type=Recovery)
+    assert (recovery.lost_ids, recovery.since_unix) == (((3, 4), (11, 49)), 5)
 
 
 def test_the_higher_epoch_is_kept(home: Path, folder: Path) -> None:

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from tests.support.command_site import CommandSite, Printed
 
+from warpdeck.model.admin_level import AdminLevel
 from warpdeck.ports.caller import Principal
+from warpdeck.slurm.sacctmgr import admin_levels
 
 DAEMON = Principal(user="daemon", uid=1)
 CONFIG = """
@@ -462,3 +464,7 @@ def test_a_comment_of_a_jobs_record_is_changed(own_site: CommandSite) -> None:
     assert told == "0:3|fine\n", "the number is a wait status"
     missing = own_site.run("sacctmgr -i modify job where jobid=99 set comment=x")
     assert missing.code == 1 and missing.out.endswith(" Nothing modified\n")
+
+
+def test_the_levels_of_users_are_those_of_the_configuration() -> None:
+    assert tuple(admin_levels.TITLES) == tuple(AdminLevel)

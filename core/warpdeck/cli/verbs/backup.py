@@ -80,7 +80,9 @@ def _restore(args: Namespace) -> int:
         first, last = done.backup.next_job_id, done.before.next_job_id - 1
         newer = f"job {first} is" if first == last else f"jobs {first} to {last} are"
         print(f"{newer} newer than the backup, so this database does not know whether they run")
-    print("next: `warpdeck up`, and `warpdeck status`; it tells whether nodes run jobs that are unknown")
+    print(
+        "next: `warpdeck up`, and `warpdeck recover --dry-run`, which lists jobs that the nodes know and this database does not"
+    )
     return 0
 
 

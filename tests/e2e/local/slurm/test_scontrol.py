@@ -249,7 +249,7 @@ def test_a_node_can_be_drained_and_resumed(home: Home) -> None:
     name = fields(scontrol(home, "show", "node")[1])["NodeName"]
     assert scontrol(home, "update", f"nodename={name}", "State=DRAIN", "Reason=bad fan")[0] == 0
     out = scontrol(home, "show", "node", name)[1]
-    assert "+DRAIN" in out and "   Reason=bad fan [root@20" in out
+    assert "+DRAIN" in out and f"   Reason=bad fan [{USER}@20" in out
     assert scontrol(home, "update", f"nodename={name}", "State=RESUME") == (0, "", "")
     assert "+DRAIN" not in scontrol(home, "show", "node", name)[1]
 

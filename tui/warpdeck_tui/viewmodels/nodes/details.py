@@ -163,8 +163,12 @@ def _gpu_row(gpu: GpuRow, *, here: bool, width: int) -> Line:
     owner = "blocked" if gpu.blocked else f"{gpu.job} {printable(gpu.job_user)}" if gpu.job else "free"
     style = "warn" if gpu.blocked or gpu.error else "" if gpu.job else "muted"
     bar = thin_bar(gpu.util_pct, 8, "warn" if wasted else "accent") if width >= ROOM_FOR_BARS else ()
+    sign = Cell(f"{CURSOR if here else ' '}{gpu.index:>2} ", "cursor-sign" if here else "muted")
+    if is_unmeasured(gpu):
+        width_of_bar = sum(len(cell.text) for cell in bar)
+        return (sign, Cell(f"{'no readings':>{width_of_bar + 25}}", "muted"), Cell(f"  {owner}", style))
     return (
-        Cell(f"{CURSOR if here else ' '}{gpu.index:>2} ", "cursor-sign" if here else "muted"),
+        sign,
         *bar,
         Cell(f"{util:>5}", "warn" if wasted else ""),
         Cell(f"{f'{used}/{gpu.mem_bytes / GIB:.0f}G':>8}{power:>6}{temp:>6}"),

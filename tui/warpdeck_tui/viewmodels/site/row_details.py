@@ -23,8 +23,9 @@ TABLES_OF_JOBS = ("events", "priorities")
 """Tables of which each row belongs to one job."""
 MOST_NODES = 24
 LONGEST_BAR, SHORTEST_BAR = 16, 4
-BESIDE_BAR = 38
-"""Number of columns that the texts beside the bar of a node take."""
+BESIDE_BAR = 26
+"""Number of columns that the texts after the bar of a node take."""
+MOST_NODE_NAME = 12
 NAMES = {"GPUS": "GPUs", "CPUS": "CPUs", "GPU": "GPUs", "QOS": "QoS", "TRES": "TRES"}
 """Words of column titles that are not written in small letters."""
 
@@ -118,9 +119,11 @@ def node_lines(nodes: Sequence[NodeRow], *, width: int) -> list[Line]:
     most, name = max(free)
     best = f", at most {most} on one node ({name})" if total and len(nodes) > 1 else ""
     words = f"{plural(total, 'GPU' if has_gpus else 'CPU')} free{best}"
-    bar = max(SHORTEST_BAR, min(LONGEST_BAR, width - BESIDE_BAR))
+    shown = nodes[:MOST_NODES]
+    name_width = min(MOST_NODE_NAME, max(len(node.name) for node in shown))
+    bar = max(SHORTEST_BAR, min(LONGEST_BAR, width - name_width - BESIDE_BAR))
     lines: list[Line] = [(), (Cell(""), Cell("nodes  ", "title"), Cell(printable(words)))]
-    lines += [_node(node, bar, has_gpus=has_gpus) for node in nodes[:MOST_NODES]]
+    lines += [_node(node, bar, name_width=name_width, has_gpus=has_gpus) for node in shown]
     more = len(nodes) - MOST_NODES
     return [*lines, (Cell(""), Cell(f"and {plural(more, 'node')} more", "muted"))] if more > 0 else lines
 
@@ -134,13 +137,13 @@ def _free(node: NodeRow, *, has_gpus: bool) -> int:
     )
 
 
-def _node(node: NodeRow, bar: int, *, has_gpus: bool) -> Line:
+def _node(node: NodeRow, bar: int, *, name_width: int, has_gpus: bool) -> Line:
     used = sum(bool(gpu.job) for gpu in node.gpus) if has_gpus else node.cpus_used
     total = len(node.gpus) if has_gpus else node.cpus
     style = node_role(node.state)
     return (
         Cell(""),
-        Cell(f"{shortened(printable(node.name), 12):<12} ", "accent"),
+        Cell(f"{shortened(printable(node.name), name_width):<{name_width}} ", "accent"),
         *thin_bar(100 * used / total if total else 0.0, bar, style or "accent"),
         Cell(f" {f'{used}/{total}':>7} {'GPUs' if has_gpus else 'CPUs'}  "),
         Cell(node.state, style or "muted"),

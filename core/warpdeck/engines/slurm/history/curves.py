@@ -109,7 +109,9 @@ class Recorder:
         for node, rings in self._nodes.items():
             row = self.cluster.nodes.rows.get(node)
             if row is not None:
-                told = {"cpu_pct": row.cpu_pct, "mem_bytes": row.mem_used_bytes}
+                # In curves, 100 % is one CPU.
+                cpu_pct = None if row.cpu_pct is None else row.cpu_pct * row.cpus
+                told = {"cpu_pct": cpu_pct, "mem_bytes": row.mem_used_bytes}
                 known = {name: float(value) for name, value in told.items() if value is not None}
                 _add(rings, WHOLE, known, row.at or self.clock())
 
