@@ -56,7 +56,7 @@ def test_the_table_shows_who_changed_what_and_how(home: Home) -> None:
     home.ok("config", "reload")
     table = home.ok("audit")
     lines = {name: line for line in table.splitlines() for name in line.split() if name in NAMES}
-    assert "hold" in lines["hold"] and f" {job} " in lines["hold"] and "warpdeck" in lines["hold"]
+    assert "hold" in lines["hold"] and f" {job} " in lines["hold"] and " pid " in lines["hold"]
     assert "failed" in lines["cancel"] and "999" in lines["cancel"]
     assert "accounts.lab: added" in lines["reload"]
     assert home.json("audit", "--object", job, "--request", "hold")["entries"][0]["objects"] == [job]

@@ -8,6 +8,7 @@ from typing import Protocol
 
 import msgspec
 
+from warpdeck.base.errors import UserError
 from warpdeck.controller.presenters.job_columns import job_row
 from warpdeck.controller.state.state import State
 from warpdeck.model import Job
@@ -88,6 +89,8 @@ class StateHistory:
         )
 
     async def curves(self, caller: Caller, message: ask.Curves) -> UsageCurves:
+        if bool(message.job) == bool(message.node):
+            raise UserError("metrics need either a job or a node", "give one of them")
         if message.job:
             await self.lookup.seen(caller.who, message.job.partition(".")[0])
         else:

@@ -10,7 +10,6 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable
-from pathlib import PurePath
 from typing import Any
 
 from warpdeck.base.errors import UserError
@@ -32,8 +31,6 @@ MAX_USERS = 10_000
 """Number of users of which the refused requests are counted."""
 CLOCK_STEP_S = 3600.0
 """Seconds by which the clock may have been set back between two entries. The search for the oldest entry goes on so long."""
-MAX_NAME = 64
-"""Maximum number of characters of a program's name."""
 UNKNOWN = "?"
 """Name of a request that could not be decoded."""
 
@@ -164,12 +161,14 @@ def _is_at(name: str, entry: AuditEntry) -> bool:
 
 
 def local_client(pid: int) -> LocalClient:
-    """Return a process of this machine with the name of its program. The name is "" if the process has ended."""
+    """Return a process of this machine with the name of its program. The name is "" if the process has ended.
+
+    The kernel keeps this name itself. Reading the command line would read the memory of the process, which a hostile user can
+    let wait for a file system that never answers.
+    """
     try:
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            words = file.read(4096).decode(errors="replace").split("\0")
+        with open(f"/proc/{pid}/comm", "rb") as file:
+            name = file.read().decode(errors="replace")
     except OSError:
-        return LocalClient(pid=pid)
-    names = [PurePath(word).name for word in words if word and not word.startswith("-")]
-    name = next((each for each in names if not each.startswith("python")), names[0] if names else "")
-    return LocalClient(pid=pid, program="".join(filter(str.isprintable, name))[:MAX_NAME])
+        name = ""
+    return LocalClient(pid=pid, program="".join(filter(str.isprintable, name)))

@@ -207,8 +207,6 @@ class SlurmCurves:
 
     async def curves(self, message: ask.Curves) -> UsageCurves:
         """Return the recorded curves of a node or of a job. Raises UserError."""
-        if bool(message.job) == bool(message.node):
-            raise UserError("metrics need either a job or a node", "give one of them")
         if message.node:
             return self._of_node(message.node, step_s=message.step_s)
         word, dot, _ = message.job.partition(".")
