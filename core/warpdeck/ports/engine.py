@@ -33,8 +33,7 @@ from warpdeck.protocol import requests as ask
 from warpdeck.protocol import results
 from warpdeck.protocol.job_rows import JobDetail, JobRow, JobVariables, LiveStep, PastJobs, UsageCurves
 from warpdeck.protocol.node_rows import NodeFacts, NodeRow, PastNodeRow
-from warpdeck.protocol.site_rows import EngineRow, ForecastRow, QuotaRow
-from warpdeck.protocol.standby_rows import StandbyRow
+from warpdeck.protocol.site_rows import EngineRow, ForecastRow, QuotaRow, StandbyRow
 
 from .caller import Caller, Principal
 from .engine_streams import ByteSource, CommandText, EndedStep, HeldAllocation, RunningStep

@@ -97,10 +97,10 @@ from .site_requests import Reservations as Reservations
 from .site_requests import Settings as Settings
 from .site_requests import Shares as Shares
 from .site_requests import Shutdown as Shutdown
+from .site_requests import Standby as Standby
+from .site_requests import StandbyRemove as StandbyRemove
+from .site_requests import StandbySet as StandbySet
 from .site_requests import Takeover as Takeover
-from .standby_requests import Standby as Standby
-from .standby_requests import StandbyRemove as StandbyRemove
-from .standby_requests import StandbySet as StandbySet
 from .stream_requests import Ack as Ack
 from .stream_requests import Attach as Attach
 from .stream_requests import Close as Close

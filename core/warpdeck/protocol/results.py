@@ -24,9 +24,9 @@ from .site_rows import (
     RecoveredRow,
     ReservationRow,
     ShareRow,
+    StandbyRow,
     UseRow,
 )
-from .standby_rows import StandbyRow
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):

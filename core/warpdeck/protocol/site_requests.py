@@ -1,4 +1,4 @@
-"""Requests about the site, its policy and its history; part of the protocol."""
+"""Requests about the site, its policy, its history and its standby; part of the protocol."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from warpdeck.model.finished_jobs import FinishedQuery
 
 from . import results
 from .job_rows import PastJobs
-from .request_base import References, RequestMessage
+from .request_base import Name, Reference, References, RequestMessage
+from .site_rows import StandbyMode
 
 MAX_RECOVERED = 10_000
 """Maximum number of job ids of one recovery."""
@@ -173,3 +174,30 @@ class Shutdown(RequestMessage[results.Result], frozen=True, kw_only=True, tag="s
 
     Only administrators may ask. Answer: {}
     """
+
+
+class Standby(RequestMessage[results.StandbyInfo], frozen=True, kw_only=True, tag="standby"):
+    """Ask for the standby, and how far its copy is behind.
+
+    Answer: {"standby": StandbyRow or null}
+    """
+
+
+class StandbySet(RequestMessage[results.StandbyInfo], frozen=True, kw_only=True, tag="standby_set"):
+    """Set up the standby `target`: [USER@]HOST[:PORT], in place of an earlier one. Progress lines come before the answer.
+
+    The copy is in the folder `home` there, by default the same path as here. With `keys` the private keys for the nodes are
+    copied, too. The error code "host_key" is answered as for `node_add`.
+
+    Answer: {"standby": StandbyRow}
+    """
+
+    target: Reference
+    home: Reference = ""
+    mode: StandbyMode = StandbyMode.SYNC
+    keys: bool = False
+    accept_host_key: Name = ""
+
+
+class StandbyRemove(RequestMessage[results.Result], frozen=True, kw_only=True, tag="standby_rm"):
+    """Stop copying to the standby. Its files stay there."""

@@ -7,6 +7,8 @@ Times are Unix seconds. None means unknown, without limit or without end.
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 import msgspec
 
 from warpdeck.model.reservation import ReservationSpec
@@ -314,3 +316,43 @@ class QosRow(msgspec.Struct, frozen=True, kw_only=True):
     grace_s: int = 0
     usage_factor: float = 1.0
     limits: dict[str, dict[str, int] | int] = {}
+
+
+class StandbyMode(StrEnum):
+    """When a request is answered: after the standby has it on disk, too, or after the controller has it."""
+
+    SYNC = "sync"
+    ASYNC = "async"
+
+
+class StandbyState(StrEnum):
+    """The connection to the standby, and the state of its copy."""
+
+    CONNECTING = "connecting"
+    COPYING = "copying"
+    """It gets a full copy of the database."""
+    FOLLOWING = "following"
+    LOST = "lost"
+
+
+class StandbyRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The standby, and how far its copy is behind."""
+
+    target: str
+    host: str = ""
+    home: str
+    mode: str
+    keys: bool = False
+    """Whether the private keys for the nodes are copied, too."""
+    state: str = StandbyState.CONNECTING
+    waits: bool = False
+    """Whether requests are answered only after the standby has them. In the mode sync this is false while the standby does
+    not answer in time.
+    """
+    behind_batches: int = 0
+    behind_s: float = 0.0
+    """Age of the oldest batch that the standby lacks."""
+    problem: str = ""
+    """The reason why the standby does not follow, or "". """
+    command: str = ""
+    """The command with which a person runs warpdeck on the standby."""

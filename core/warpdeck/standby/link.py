@@ -24,7 +24,7 @@ from warpdeck.base.paths import Paths
 from warpdeck.fleet.backoff import backoff_s
 from warpdeck.fleet.deploy import Progress
 from warpdeck.protocol.requests import StandbySet
-from warpdeck.protocol.standby_rows import StandbyMode, StandbyRow, StandbyState
+from warpdeck.protocol.site_rows import StandbyMode, StandbyRow, StandbyState
 from warpdeck.store.batch_log import BatchLog
 from warpdeck.store.log_control import LogControl
 

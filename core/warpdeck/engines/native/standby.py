@@ -10,7 +10,7 @@ from warpdeck.ports.caller import Caller, require_admin
 from warpdeck.ports.engine import Progress
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol import results
-from warpdeck.protocol.standby_rows import StandbyMode, StandbyRow
+from warpdeck.protocol.site_rows import StandbyMode, StandbyRow
 
 
 class StandbyKeeper(Protocol):
