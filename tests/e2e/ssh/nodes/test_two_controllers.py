@@ -127,7 +127,7 @@ def test_the_copy_of_a_running_home_takes_the_nodes_and_fences_the_original(
     ):
         refused = home.run(*argv)
         assert refused.returncode and "This controller is fenced" in refused.stderr, (argv, refused)
-    assert [row["job_id"] for row in home.json("queue")] == [row["job_id"] for row in other.json("queue")]
+    assert [row["id"] for row in home.json("queue")] == [row["id"] for row in other.json("queue")]
     jobs.check_each_runs_once(other)
 
 
