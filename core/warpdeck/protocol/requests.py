@@ -37,7 +37,6 @@ from operator import or_
 from typing import Any
 
 from . import results
-from .audit_requests import Audit as Audit
 from .end_requests import AwaitEnds as AwaitEnds
 from .end_requests import AwaitMore as AwaitMore
 from .end_requests import Settle as Settle
@@ -80,6 +79,7 @@ from .process_requests import SrunAttach as SrunAttach
 from .process_requests import StepOrder as StepOrder
 from .request_base import Message, RequestMessage, message_kinds
 from .site_requests import Amend as Amend
+from .site_requests import Audit as Audit
 from .site_requests import ConfigInForce as ConfigInForce
 from .site_requests import Diagnosis as Diagnosis
 from .site_requests import Events as Events

@@ -10,10 +10,10 @@ import msgspec
 
 from warpdeck.model.finished_jobs import GroupCost
 
-from .audit_rows import AuditEntry
 from .job_rows import EventRow, ForwardRow, JobRow
 from .node_rows import NodeEventRow, NodeHealthRow, NodeRow, PastNodeRow
 from .site_rows import (
+    AuditEntry,
     DurationRow,
     EngineRow,
     LicenseRow,

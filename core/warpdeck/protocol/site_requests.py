@@ -11,8 +11,8 @@ from warpdeck.model.finished_jobs import FinishedQuery
 
 from . import results
 from .job_rows import PastJobs
-from .request_base import Name, Reference, References, RequestMessage
-from .site_rows import StandbyMode
+from .request_base import Name, Names, Reference, References, RequestMessage
+from .site_rows import AuditOutcome, StandbyMode
 
 MAX_RECOVERED = 10_000
 """Maximum number of job ids of one recovery."""
@@ -201,3 +201,28 @@ class StandbySet(RequestMessage[results.StandbyInfo], frozen=True, kw_only=True,
 
 class StandbyRemove(RequestMessage[results.Result], frozen=True, kw_only=True, tag="standby_rm"):
     """Stop copying to the standby. Its files stay there."""
+
+
+MAX_AUDIT_ENTRIES = 10_000
+"""Maximum number of entries in one answer."""
+
+
+class Audit(RequestMessage[results.AuditList], frozen=True, kw_only=True, tag="audit"):
+    """Ask for the newest entries of the audit log that match, oldest first.
+
+    An empty list filters nothing. Only administrators see the entries of other users; the others ask with `own`.
+    `after` is the number of an entry: only later entries are sent, and then `limit` counts from the oldest one.
+
+    Answer: {"entries": [site_rows.AuditEntry], "problem": str}
+    """
+
+    own: bool = False
+    users: Names = ()
+    requests: Names = ()
+    objects: Names = ()
+    """Names of objects, such as a job, a node or a table of config.toml. An object below a named one matches, too."""
+    outcomes: Annotated[tuple[AuditOutcome, ...], msgspec.Meta(max_length=4)] = ()
+    since: float = 0.0
+    until: float | None = None
+    after: Annotated[int, msgspec.Meta(ge=0)] = 0
+    limit: Annotated[int, msgspec.Meta(ge=1, le=MAX_AUDIT_ENTRIES)] = 100

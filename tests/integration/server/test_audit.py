@@ -19,8 +19,8 @@ from warpdeck.config.tables import SiteUser
 from warpdeck.model import JobId, NodeName
 from warpdeck.ports.caller import Caller, Principal
 from warpdeck.protocol import requests as ask
-from warpdeck.protocol.audit_rows import AuditEntry, AuditOutcome
 from warpdeck.protocol.request_base import RequestMessage, message_kinds
+from warpdeck.protocol.site_rows import AuditEntry, AuditOutcome
 from warpdeck.server.audit import recorder
 from warpdeck.server.audit.decision import CHANGES, OF_JOBS
 

@@ -18,7 +18,7 @@ from tests.support.served import Raw, Served, served
 from warpdeck.config import decode
 from warpdeck.controller.state.reservations import reservations
 from warpdeck.protocol import requests as ask
-from warpdeck.protocol.audit_rows import AuditOutcome
+from warpdeck.protocol.site_rows import AuditOutcome
 from warpdeck.server.audit.decision import CHANGES
 from warpdeck_agent.wire.frames import json_frame
 

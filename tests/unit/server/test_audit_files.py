@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from warpdeck.protocol.audit_rows import AuditEntry, AuditOutcome
+from warpdeck.protocol.site_rows import AuditEntry, AuditOutcome
 from warpdeck.server.audit import log_file
 from warpdeck.server.audit.log_file import AuditLog
 

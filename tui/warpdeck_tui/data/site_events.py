@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from warpdeck.base.errors import UserError
 from warpdeck.protocol import requests
-from warpdeck.protocol.audit_rows import AuditOutcome
+from warpdeck.protocol.site_rows import AuditOutcome
 from warpdeck_tui.data.action_log import Done
 from warpdeck_tui.data.client_state import Scheduler
 from warpdeck_tui.data.rule_changes import RELOAD

@@ -17,7 +17,7 @@ from warpdeck.base.errors import UNCERTAIN, UserError
 from warpdeck.ports.caller import DENIED_CODES, Caller
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol import results
-from warpdeck.protocol.audit_rows import AuditOutcome
+from warpdeck.protocol.site_rows import AuditOutcome
 
 MAX_TEXT = 200
 """Maximum number of characters of one text."""

@@ -19,7 +19,7 @@ from math import inf
 import msgspec
 
 from warpdeck.base.errors import UserError
-from warpdeck.protocol.audit_rows import AuditEntry
+from warpdeck.protocol.site_rows import AuditEntry
 
 MAX_FILE_BYTES = 16 * 1024 * 1024
 """Size at which a file is renamed. It holds about 60,000 entries."""

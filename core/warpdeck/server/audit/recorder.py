@@ -16,7 +16,7 @@ from warpdeck.base.errors import UserError
 from warpdeck.ports.caller import Caller, LocalClient, Principal, require_admin
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol import results
-from warpdeck.protocol.audit_rows import AuditEntry, AuditOutcome
+from warpdeck.protocol.site_rows import AuditEntry, AuditOutcome
 
 from .decision import Finding, cut_text, findings, is_of_site
 from .log_file import AuditLog

@@ -9,9 +9,9 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from warpdeck.protocol.audit_rows import AuditEntry
 from warpdeck.protocol.job_rows import EventRow
 from warpdeck.protocol.node_rows import NodeEventRow
+from warpdeck.protocol.site_rows import AuditEntry
 from warpdeck_tui.viewmodels.cells import Cell, Line, plural
 from warpdeck_tui.widgets.cells import printable
 from warpdeck_tui.widgets.columns import Column
