@@ -13,6 +13,7 @@ from tests.support.core import ANN, BOB, ROOT, Core, make_request
 from warpdeck.controller.events.events import (
     Cancelled,
     Effect,
+    Fenced,
     ForgetShare,
     Held,
     JobCommand,
@@ -25,6 +26,7 @@ from warpdeck.controller.events.events import (
     Released,
     Requeued,
     Resumed,
+    StartBegun,
     Suspended,
     Updated,
 )
@@ -38,6 +40,7 @@ from warpdeck.model.change import JobChange
 from warpdeck.policy import PlannerSettings, Preempt, plan
 from warpdeck.ports.caller import Principal
 from warpdeck_agent.wire import messages as wire
+from warpdeck_agent.wire.epochs import ControllerStart
 
 NODES = ("a", "b", "c")
 nodes = st.sampled_from(NODES)
@@ -240,6 +243,16 @@ class Storm(RuleBasedStateMachine):
         self.core.apply(NodeDrained(name=node, reason="x") if drained else NodeResumed(name=node))
 
     # ---- The controller
+
+    @rule()
+    def another_controller_is_obeyed(self) -> None:
+        """A fenced controller plans nothing, also after a restart, until it takes over."""
+        starts = self.core.state.starts
+        self.core.apply(Fenced(holder=ControllerStart(epoch=starts.own.epoch + 1, instance="other")))
+        assert not self.core.state.has_to_plan and not self.core.reload().has_to_plan
+        epoch = starts.own.epoch + 2
+        self.core.apply(StartBegun(start=ControllerStart(epoch=epoch, instance="own")))
+        assert self.core.reload().starts.own.epoch == epoch and self.core.state.may_start
 
     @rule()
     def controller_is_killed(self) -> None:

@@ -24,6 +24,11 @@ STEPS = 40
 def check_invariants(controller: Controller) -> None:
     """Check the invariants of the state, and of the plan that the planner would make now."""
     assert violations(controller.state) == []
+    starts = controller.state.starts
+    assert starts.own.epoch == starts.own.pid and starts.fenced_by is None, (
+        "each controller has the next epoch"
+    )
+    assert not controller.state.recovery.is_needed, "an ordinary crash needs no person"
     now = controller.clock()
     view = build_view(controller.state, now=now)
     made = plan(view, now, PlannerSettings())

@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from warpdeck.base.controller_starts import SiteIdentity, StartMaker
 from warpdeck.base.errors import UserError
 from warpdeck.config import Config
 from warpdeck.controller.events.events import Cancelled, Held, NodeAdded, Released, Requeued, Submitted
@@ -28,7 +29,8 @@ from warpdeck.controller.loop.controller import Controller
 from warpdeck.controller.state.invariants import violations
 from warpdeck.model import ArraySpec, GpuRequest, Job, JobId, Link, Node, NodeName, Request, Resources
 from warpdeck.ports.caller import Principal
-from warpdeck.ports.ports import FleetEvent, NodeCommand, PackedTree
+from warpdeck.ports.ports import Changes, FleetEvent, NodeCommand, PackedTree
+from warpdeck.store import MemoryStore
 from warpdeck_agent.wire import messages as wire
 
 from .demo import NoOutputs
@@ -179,6 +181,8 @@ class SimCluster:
         self.starts_of: dict[tuple[NodeName, Key], int] = {}
         self.ends_of: dict[tuple[NodeName, Key], wire.JobReport] = {}
         self.submitted: list[JobId] = []
+        self.begun = 0
+        """Number of controllers that were started."""
         self.jumped_s = 0.0
 
     def now_unix(self) -> float:
@@ -208,6 +212,10 @@ class SimCluster:
         `on_change` is called after each change.
         """
         fleet = FaultyFleet(self)
+        starts = self._starts()
+        known = await self.store.load(finished_since_unix=0.0)
+        # A controller that dies in this commit has not contacted any node, which is as if it had not been started.
+        await MemoryStore.commit(self.store, Changes(start=starts.next(known.start, known.fenced_by)))
         adapters = Adapters(
             store=self.store,
             fleet=fleet,
@@ -215,6 +223,7 @@ class SimCluster:
             outputs=NoOutputs(),
             clock=self.now_unix,
             submit_host="simulated",
+            starts=starts,
         )
         controller = Controller(adapters, config=self.config)
         await controller.load()
@@ -225,6 +234,17 @@ class SimCluster:
             yield controller
             checking.cancel()
             serving.cancel()
+
+    def _starts(self) -> StartMaker:
+        self.begun += 1
+        instance = f"start {self.begun}"
+        return StartMaker(
+            identity=SiteIdentity("simulated"),
+            host="simulated",
+            pid=self.begun,
+            clock=self.now_unix,
+            new_instance=lambda: instance,
+        )
 
     async def _add_nodes(self, controller: Controller, fleet: FaultyFleet) -> None:
         """Add the nodes that no earlier controller has added."""

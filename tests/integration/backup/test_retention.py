@@ -29,6 +29,8 @@ from warpdeck.notation.filters.job_filter import parse_filter
 from warpdeck.notation.request.large_parts import MIN_BYTES, split
 from warpdeck.ports.ports import Changes, JournalEntry, PartsBlob
 from warpdeck.store import SqliteStore
+from warpdeck.store.batch_log import execute_batch
+from warpdeck.store.database_copy import copy_database
 from warpdeck.store.purge import BATCH_JOBS, CONDITIONS, EndLimit, archive
 
 FUTURE = 4e9
@@ -249,14 +251,23 @@ async def test_a_job_that_was_just_read_stays_because_an_order_may_follow(tmp_pa
         assert [each.id for each in (await store.load(finished_since_unix=0.0)).jobs] == [7, *UNFINISHED]
 
 
-async def test_a_purge_is_part_of_the_log_that_a_standby_follows(tmp_path: Path) -> None:
-    home = make_home(tmp_path / "home")
-    async with opened(home / "state.db") as store:
-        batches = await store.log.start()
-        before = batches.position.number
+async def test_a_standby_that_follows_the_log_has_the_same_rows_after_a_purge(tmp_path: Path) -> None:
+    path, copy = make_home(tmp_path / "home") / "state.db", tmp_path / "copy.db"
+    async with opened(path) as store:
+        log = await store.log.start()
+        begin = log.position
+        copy_database(str(path), str(copy), show=lambda text: None)
         await purge(store)
-        assert batches.position.number > before
-        await store.commit(Changes(next_job_id=20))
+        batches = log.after(begin)
+    assert batches
+    with contextlib.closing(sqlite3.connect(copy)) as db:
+        for batch in batches:
+            execute_batch(db, batch.payload)
+        db.commit()
+        copied = db.execute("SELECT * FROM purged").fetchall()
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        assert db.execute("SELECT * FROM purged").fetchall() == copied
+    assert counts(copy) == counts(path)
 
 
 @pytest.mark.parametrize("table", TABLES)

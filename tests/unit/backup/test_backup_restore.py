@@ -214,6 +214,7 @@ def test_a_restored_database_can_shrink_and_a_standby_begins_anew(home: Path, fo
 
 
 def test_the_secret_of_the_site_is_kept_if_the_backup_has_none(home: Path, folder: Path) -> None:
+    change(home, "DELETE FROM meta WHERE key = 'site_secret'")
     back_up(home, folder / "x")
     change(home, "INSERT INTO meta VALUES ('site_secret', 'abc')")
     put_back(home, folder / "x")
@@ -222,7 +223,9 @@ def test_the_secret_of_the_site_is_kept_if_the_backup_has_none(home: Path, folde
 
 
 def test_ids_after_the_backup_are_recorded_as_lost(home: Path, folder: Path) -> None:
-    change(home, """INSERT INTO meta VALUES ('recovery', '{"lost_ids": [[3, 4]], "since_unix": 5}')""")
+    change(
+        home, """INSERT OR REPLACE INTO meta VALUES ('recovery', '{"lost_ids": [[3, 4]], "since_unix": 5}')"""
+    )
     back_up(home, folder / "x")
     change(home, "UPDATE meta SET value = '50' WHERE key = 'next_job_id'")
     put_back(home, folder / "x")
@@ -233,7 +236,7 @@ def test_ids_after_the_backup_are_recorded_as_lost(home: Path, folder: Path) -> 
 
 
 def test_the_higher_epoch_is_kept(home: Path, folder: Path) -> None:
-    change(home, """INSERT INTO meta VALUES ('start', '{"epoch": 3}')""")
+    change(home, """INSERT OR REPLACE INTO meta VALUES ('start', '{"epoch": 3}')""")
     back_up(home, folder / "x")
     change(home, """UPDATE meta SET value = '{"epoch": 8}' WHERE key = 'start'""")
     done = put_back(home, folder / "x")
