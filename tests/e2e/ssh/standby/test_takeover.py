@@ -28,7 +28,8 @@ from warpdeck.client.blocking_client import SyncClient
 
 pytestmark = pytest.mark.lab
 
-FOLLOW_S = 15.0
+FOLLOW_S = 60.0
+"""Bound of a takeover on a machine with a high load. The printed figure is 3 to 7 s otherwise, and at most 15 s."""
 NOBODY = 65534
 SLURM_BACKUP_S = 161.0
 """Measured from the kill of a slurmctld 22.05 with a backup on the same machine to the first answer of squeue, with the default
