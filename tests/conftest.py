@@ -31,6 +31,10 @@ settings.load_profile("warpdeck")
 for variable in ("COLUMNS", "LINES"):
     os.environ.pop(variable, None)
 
+# If the account's login files start pyenv, a login shell that a test kills leaves pyenv's lock. Each later one would wait for it
+# for a minute. The test hosts set the same variable.
+os.environ.setdefault("PYENV_REHASH_TIMEOUT", "1")
+
 # A shell starts its background commands with these signals ignored, and every process of a test would inherit that.
 for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
     if signal.getsignal(number) is signal.SIG_IGN:

@@ -55,7 +55,7 @@ KbdInteractiveAuthentication no
 UseDNS no
 MaxStartups 200:30:500
 MaxSessions 100
-SetEnv LAB_HOST=host$1 LD_LIBRARY_PATH=${HOSTS_NVML:-} FAKE_NVML_STATE=$dir/nvml.state
+SetEnv LAB_HOST=host$1 PYENV_REHASH_TIMEOUT=1 LD_LIBRARY_PATH=${HOSTS_NVML:-} FAKE_NVML_STATE=$dir/nvml.state
 END
 }
 
