@@ -77,7 +77,7 @@ class Screen(NamedTuple):
 QUEUE = Screen(("queue", "list", "app", "moves"), (), "╭─.*(all jobs|jobs of ).* running, ")
 SESSIONS = Screen(("sessions",), ("5",), " forwarded ports ")
 OVERVIEW = Screen(("overview",), ("0",), "GPUs, last ")
-NODES = Screen(("nodes", "grid"), ("2",), r"╭─.* of \d+ GPUs allocated")
+NODES = Screen(("nodes", "grid"), ("2",), r"╭─.* \d+ nodes, \d+ of ")
 NODE = Screen(("node",), ("2", "p"), "╭─.*node n")
 HISTORY = Screen(("history",), ("4",), "╭─.*history: ")
 RUNS = Screen(("runs",), ("4", "B"), "╭─.*Runs of ")

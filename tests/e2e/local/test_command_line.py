@@ -297,7 +297,7 @@ def test_malformed_data_on_the_socket_gets_an_error_and_affects_no_one(
 def test_a_full_disk_is_reported_and_no_accepted_job_is_lost(short_tmp: Path) -> None:
     disk = short_tmp / "disk"
     disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(disk)], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(disk)], check=True)
     home = Home(disk / "home")
     try:
         first = submit(home, "true")

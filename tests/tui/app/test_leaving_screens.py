@@ -116,3 +116,18 @@ async def test_no_worker_of_a_closed_screen_finds_its_widgets_missing(folder: Pa
         assert leaf.is_gone.is_set()
         ui.app.exit()
     assert ui.app.return_code == 0
+
+
+@pytest.mark.parametrize("screen", sorted(OPENS.keys() - {"list of commands"}))  # Textual's own screen
+async def test_no_key_reaches_a_screen_that_is_being_closed(folder: Path, screen: str) -> None:
+    async with run_app(folder) as ui:
+        await ui.cluster.submit("llama")
+        await ui.shows("● R")
+        OPENS[screen](ui.app)
+        await ui.until(lambda: getattr(ui.app.screen, "has_arrived", False), "the screen is complete")
+        closed = ui.app.screen
+        bound = [each.binding.action for each in closed.active_bindings.values() if each.node is closed]
+        await ui.app.pop_screen()
+        for action in bound:
+            await ui.app.run_action(action, closed)
+        await ui.shows("● R")

@@ -314,8 +314,13 @@ class DeckApp(TerminalApp):
         default_namespace: DOMNode | None = None,
         namespaces: Mapping[str, DOMNode] | None = None,
     ) -> bool:
-        """Run an action. If the action is switched off here, show why, so that no key is ignored silently."""
+        """Run an action. If the action is switched off here, show why, so that no key is ignored silently.
+
+        A key that was typed before its screen was closed does nothing.
+        """
         target, name = self.action_target(action, default_namespace or self, namespaces)
+        if isinstance(target, Arrives) and target.is_left:
+            return True
         words = target.refused(name) if isinstance(target, DeckApp | DeckScreen) else ""
         if words and not self.lending:
             self.notify(words, severity="warning", markup=False)
