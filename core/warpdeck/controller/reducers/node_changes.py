@@ -161,10 +161,11 @@ def up(txn: Transaction, event: NodeUp) -> Outcome:
             )
         effects += apply_report(txn, name, job_report)
     note_past(txn, name, welcome.past)
-    for job in (*txn.state.jobs_on(name), *txn.state.prefetched_to(name)):
-        job = txn.state.jobs[job.id]
-        if (job.id, job.restarts) not in reported:
-            effects += _handle_unreported(txn, job, name, rebooted=rebooted)
+    here = (*txn.state.jobs_on(name), *txn.state.prefetched_to(name))
+    unreported = [job for job in here if (job.id, job.restarts) not in reported]
+    # A lost share may end other components of its job, which must then not be launched again. So lost shares come first.
+    for job in sorted(unreported, key=lambda each: _waits_for_launch(each, name)):
+        effects += _handle_unreported(txn, txn.state.jobs[job.id], name, rebooted=rebooted)
     effects += step_commands.reconcile_steps(txn, name, welcome.steps)
     if not has_lost_start(txn.state, name, welcome.starting):
         effects += claim(txn, name)  # Otherwise the report of that start is waited for.
@@ -181,15 +182,21 @@ def _end_before_boot(job_report: wire.JobReport, name: NodeName) -> list[Effect]
     return [KillShare(node=name, job_id=JobId(job_report.job_id), restarts=job_report.restarts, at_once=True)]
 
 
+def _waits_for_launch(job: Job, name: NodeName) -> bool:
+    return not job.ending_cause and any(
+        share.node == name and share.phase == "launching" for share in job.shares
+    )
+
+
 def _handle_unreported(txn: Transaction, job: Job, name: NodeName, *, rebooted: bool) -> list[Effect]:
     """Handle a share of a job that the node does not know.
 
     The share never started, or was lost with the node's disk or power. After a reboot it is unknown whether
     the share had started. It is therefore not launched again with the same start count.
     """
-    share = next(share for share in job.shares if share.node == name)
+    share = next((share for share in job.shares if share.node == name), None)
     recovery = txn.state.recovery
-    if share.phase == "exited":
+    if share is None or share.phase == "exited":
         return []
     if any(each.job_id == job.id for each in recovery.launches) or (recovery.is_needed and not rebooted):
         return []  # An older database does not say whether the share ran. After the recovery the node reports again.
