@@ -195,7 +195,8 @@ def test_an_agent_that_is_killed_still_refuses_the_stale_controller(
     eventually(lambda: has_nodes(other), timeout_s=FOLLOW_S, what=other.log())
     other.kill_controller()
     for host in (1, 2):
-        lab.on(host, "kill", "-9", str(lab.agent(host)))
+        agents = lab.pids(host, "serve --dir")  # those of earlier tests, too, whose controllers were killed
+        lab.on(host, "kill", "-9", *map(str, agents))
     up(home)
     eventually(lambda: is_fenced(home), timeout_s=FOLLOW_S, what=home.log())
     up(other)
