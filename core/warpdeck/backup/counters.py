@@ -17,7 +17,7 @@ from .manifest import Counters
 NEXT_JOB_ID = "next_job_id"
 """Key in the table `meta`. Other keys are those of `store.starts`."""
 INCREMENTAL = 2
-"""The value of SQLite's auto_vacuum with which `purge.shrink` works."""
+"""The value of SQLite's auto_vacuum that `purge.shrink` needs."""
 
 
 class _Start(msgspec.Struct, frozen=True):
@@ -45,7 +45,7 @@ def counters_of(path: str) -> Counters:
 
 
 def raise_counters(path: str, replaced: str) -> Counters:
-    """Raise the counters of a copy to those of the database that it replaces, and return them.
+    """Raise the counters of a copy to the counters of the database that it replaces, and return them.
 
     Ids of jobs that were given out once are then never given out again. They are recorded as lost, so that the
     controller does not end launches with these ids as outdated ones (`model.recovery`). The epoch and the secret of the site, without

@@ -1,4 +1,4 @@
-"""Who may back up and restore a home, and into which folders root writes."""
+"""The right to back up and restore a home, and the folders that root may write to."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def check_owner(paths: Paths) -> None:
 
 
 def check_folder(folder: str) -> None:
-    """As root, raise UserError if another user could replace files in the folder while a backup is written.
+    """Raise UserError if root would write into a folder in which another user could replace files meanwhile.
 
     Raises OSError if the folder or one of its parents does not exist.
     """

@@ -12,7 +12,7 @@ IGNORED = "the row is never used"
 NEXT_FREE = "the next start takes the first id above all known ones"
 REPORTED = "the running controller reports it in its log"
 RECOVER = "nothing; restore a backup"
-"""What the controller does with a row. See `store.salvage`."""
+"""The treatment of an unreadable row by the controller. See `store.salvage`."""
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,7 +25,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     problem: str
     """The problem in words."""
     salvage: str
-    """What the controller does about it."""
+    """The treatment of the row by the controller."""
 
     @property
     def sentence(self) -> str:

@@ -43,7 +43,7 @@ class Restored(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def restore(paths: Paths, source: str, *, force: bool = False, show: Show) -> Restored:
-    """Replace the database and the configuration of the home by those of the source. Raises UserError.
+    """Replace the database and the configuration of the home by the files of the source. Raises UserError.
 
     The controller must be stopped. The state is replaced completely or not at all, whenever the process is killed.
     """

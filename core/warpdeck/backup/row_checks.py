@@ -99,7 +99,7 @@ class JobCheck:
 def _finish(
     members: Sequence[Job], is_complete: bool, on_submission: Callable[[Sequence[Job]], None]
 ) -> Iterator[Problem]:
-    """Check the array of which these are all records, and pass them on."""
+    """Check that the records of an array contain each task once, and pass the records on."""
     if not members:
         return
     array = members[0].request.array

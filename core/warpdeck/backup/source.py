@@ -17,7 +17,7 @@ SQLITE_MAGIC = b"SQLite format 3\0"
 
 
 class Source(NamedTuple):
-    """A source whose files were copied into a folder."""
+    """A backup, home or database file, after its files were copied into a folder."""
 
     path: str
     """The source itself. For a folder of backups it is the newest of them."""

@@ -61,7 +61,7 @@ class StartMaker:
     """Returns a random name."""
 
     def next(self, known: ControllerStart, fenced_by: ControllerStart | None) -> ControllerStart:
-        """Return a start with an epoch above those of `known` and `fenced_by`."""
+        """Return a start with an epoch above the epochs of `known` and `fenced_by`."""
         highest = max(known.epoch, fenced_by.epoch if fenced_by is not None else 0)
         start = ControllerStart(
             epoch=highest + 1,

@@ -74,7 +74,7 @@ def owner_path(paths: Paths) -> str:
 
 
 def owning_host(paths: Paths) -> str:
-    """Return the other machine whose gateway owns the home, or ""."""
+    """Return the machine that runs the gateway of this home, or "" if it is this machine or none."""
     found = _read(owner_path(paths))
     return "" if may_take(found, host=_host(), boot=_boot()) or found is None else found.owner.host
 

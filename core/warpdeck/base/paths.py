@@ -136,17 +136,17 @@ class Paths:
 
     @property
     def standby_role(self) -> str:
-        """The controller of which this home is the standby."""
+        """On a standby: the file that names the controller's machine."""
         return os.path.join(self.home, "standby-of.json")
 
     @property
     def standby_contact(self) -> str:
-        """The last message of the controller of which this home is the standby."""
+        """On a standby: the file with the last message from the controller."""
         return os.path.join(self.home, "standby-contact.json")
 
     @property
     def taken_over(self) -> str:
-        """The takeover since which the controller of this home serves the site."""
+        """The file that records the takeover by the controller of this home."""
         return os.path.join(self.home, "taken-over.json")
 
     @property

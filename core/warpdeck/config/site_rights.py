@@ -39,7 +39,7 @@ class SiteRights(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rights_by_user(config: Config) -> dict[str, SiteRights]:
-    """Return the rights of each user who has more than an ordinary one."""
+    """Return the rights of each user with more rights than an ordinary user."""
     coordinated: dict[str, set[str]] = {}
     for name in config.accounts:
         for above in _up(name, config.accounts):
@@ -55,7 +55,7 @@ def rights_by_user(config: Config) -> dict[str, SiteRights]:
 
 
 def _up(name: str, accounts: Mapping[str, Account]) -> list[str]:
-    """Return the account and those above it."""
+    """Return the account and the accounts above it."""
     found: list[str] = []
     while name in accounts and name not in found:
         found.append(name)

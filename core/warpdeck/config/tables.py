@@ -405,7 +405,10 @@ class Submission(Table, frozen=True, kw_only=True):
 
 
 class Quotas(Table, frozen=True, kw_only=True):
-    """[quotas]: limits on what each user keeps at the controller. They do not apply to admins; 0 is no limit."""
+    """[quotas]: limits on the jobs, requests and code snapshots of each user at the controller.
+
+    They do not apply to admins. 0 means no limit.
+    """
 
     max_jobs: Count = 10_000
     """Maximum number of a user's unfinished jobs (MaxJobCount). Waiting tasks of an array count as one job."""

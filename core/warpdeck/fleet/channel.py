@@ -209,7 +209,7 @@ class Channel:
         return answer
 
     async def known_launches(self, launches: list[list[int]]) -> list[wire.KnownLaunch]:
-        """Return what the agent knows of these launches ([job_id, restarts]). Raises RemoteError."""
+        """Return the agent's records of these launches ([job_id, restarts]). Raises RemoteError."""
         found: list[wire.KnownLaunch] = []
         for at in range(0, len(launches), MAX_ASKED):
             request = wire.AskLaunches(ask=0, launches=launches[at : at + MAX_ASKED])

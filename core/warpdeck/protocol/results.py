@@ -72,7 +72,7 @@ class ControllerStatus(Result, frozen=True, kw_only=True):
     epoch: int = 0
     """Number of this start of the controller. Agents obey the highest one."""
     quota: QuotaRow | None = None
-    """What the caller keeps, and its limits; None over Slurm."""
+    """The caller's use of the quotas; None over Slurm."""
     fenced: bool = False
     """Whether the agents obey another controller. `engine.problem` says which one."""
     recovery: bool = False
@@ -243,7 +243,7 @@ class ShareTree(Result, frozen=True, kw_only=True):
     shares: list[ShareRow]
     half_life_s: float | None = None
     admin_levels: dict[str, str] = {}
-    """The AdminLevel of each user who has one."""
+    """The users with an AdminLevel, and their levels."""
     is_partial: bool = False
     """Whether lines are left out that the caller may not see."""
 

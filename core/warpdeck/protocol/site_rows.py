@@ -16,7 +16,7 @@ from warpdeck.model.reservation import ReservationSpec
 
 
 class QuotaRow(msgspec.Struct, frozen=True, kw_only=True):
-    """What the caller keeps at the controller, and the site's limits. A limit of 0 is none; admins have none."""
+    """The caller's use of the quotas, and their limits. A limit of 0 means no limit. Admins have no limits."""
 
     jobs: int
     """Number of unfinished jobs. The waiting tasks of an array count as one."""
@@ -356,7 +356,7 @@ class StandbyRow(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
     """The reason why the standby does not follow, or "". """
     command: str = ""
-    """The command with which a person runs warpdeck on the standby."""
+    """The command that runs warpdeck on the standby."""
 
 
 class AuditOutcome(StrEnum):

@@ -106,7 +106,7 @@ class Connection:
 
     @property
     def caller(self) -> Caller:
-        """The client, with the rights that it has now. A process of a job has those of an ordinary user."""
+        """The client, with its present rights. A process of a job has the rights of an ordinary user."""
         caller = self._caller
         if caller.process is not None:
             return caller

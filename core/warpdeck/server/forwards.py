@@ -1,4 +1,4 @@
-"""The active forwards: which client forwards which port of which job.
+"""The active forwards. Each belongs to one client and leads to one port of a job.
 
 Forwards are not stored on disk, because each exists only as long as its client. The page to which a forward
 leads may contain a token. It is sent only to the forward's own user, and only on request.
@@ -45,7 +45,7 @@ class ForwardTable:
         return number
 
     def drop(self, number: int) -> None:
-        """Remove a forward whose client has disconnected."""
+        """Remove a forward after its client has disconnected."""
         self._kept.pop(number, None)
 
     def own(self, who: Principal, number: int) -> KeptForward | None:

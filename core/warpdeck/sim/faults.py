@@ -1,4 +1,4 @@
-"""Faults of a simulated cluster: their probabilities, and a store whose process dies or whose disk fails.
+"""Faults of a simulated cluster: their probabilities, and a store that makes the disk and the controller fail.
 
 Each fault is drawn from the cluster's generator, so a seed gives the same faults again.
 """
@@ -51,14 +51,14 @@ MOST_DELAY_S = 30.0
 
 
 class FaultyStore(MemoryStore):
-    """A store that outlives controllers, and during whose commits they die."""
+    """A store that outlives the controllers. It can fail, and it can kill the controller during a commit."""
 
     def __init__(self, faults: Faults, rng: random.Random) -> None:
         super().__init__()
         self.faults = faults
         self._rng = rng
         self.crashed = asyncio.Event()
-        """Set when the controller has died in a commit. The one who runs it ends it, and clears the event."""
+        """Set when the controller has died in a commit. `SimCluster.run_until_crash` then ends the controller and clears the event."""
 
     async def commit(self, changes: Changes) -> None:
         faults, rng = self.faults, self._rng

@@ -62,7 +62,7 @@ class StandbyConnection:
         self.host = host
         """The standby's own host name."""
         self.command = command
-        """The command with which a person runs warpdeck there."""
+        """The command that runs warpdeck there."""
         self.is_copying = True
         """Whether the standby does not have all batches up to the connection yet."""
         self._connection = connection
@@ -300,7 +300,7 @@ async def open_connection(
 
 @contextlib.contextmanager
 def _probe_file(paths: Paths, text: str) -> Iterator[None]:
-    """Context in which the home contains the text, so that a receiver recognizes a shared folder."""
+    """Return a context that writes the text into the home, so that a receiver recognizes a shared folder."""
     path = os.path.join(paths.home, PROBE_FILE)
     Path(path).write_text(text, encoding="ascii")
     try:

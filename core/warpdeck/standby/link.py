@@ -1,4 +1,4 @@
-"""Keep the standby up to date: connect, send what it lacks, and decide whether commits wait for it.
+"""Keep the standby up to date: connect, send the missing batches, and decide whether commits wait for it.
 
 `may_wait` is the one decision of the mode sync: commits wait while the oldest batch that the standby lacks is younger than
 SYNC_WAIT_S. When it gets older, commits go on without the standby, and they wait again as soon as it has caught up. In the

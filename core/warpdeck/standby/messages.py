@@ -130,14 +130,14 @@ class ClientOpened(StandbyMessage, frozen=True, kw_only=True):
 
 
 class ClientData(StandbyMessage, frozen=True, kw_only=True):
-    """Bytes from or to such a client."""
+    """Bytes from or to a client on the standby's machine."""
 
     stream: int
     data: bytes
 
 
 class ClientClosed(StandbyMessage, frozen=True, kw_only=True):
-    """One side has ended the connection of such a client."""
+    """One side has ended the connection of a client on the standby's machine."""
 
     stream: int
 

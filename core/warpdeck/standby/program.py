@@ -68,7 +68,7 @@ class Installed(msgspec.Struct, frozen=True, kw_only=True):
 
     python: str
     command: str
-    """The command with which a person runs warpdeck there."""
+    """The command that runs warpdeck there."""
     host: str
 
 
@@ -218,7 +218,7 @@ def _distributions() -> list[metadata.Distribution]:
 
 
 def _requires(distribution: metadata.Distribution) -> list[str]:
-    """Return the names of the requirements without those of extras."""
+    """Return the names of the requirements, without the requirements of extras."""
     names = []
     for text in distribution.requires or ():
         match = _REQUIREMENT.match(text)

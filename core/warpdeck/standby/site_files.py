@@ -23,7 +23,7 @@ KNOWN_HOSTS, KEYS, TREES = "known_hosts", "keys", "trees"
 
 
 class SiteFile(NamedTuple):
-    """A file to copy: the sources whose contents follow each other, the size and the time of the last change."""
+    """A file to copy: its parts in their order, its size, and the time of its last change."""
 
     sources: tuple[str, ...]
     size_bytes: int

@@ -1,4 +1,4 @@
-"""Make this machine the controller of the site whose database is copied here.
+"""Make this standby the controller of the site.
 
 `refusal` is the one decision: a takeover is refused while the old controller still sends, unless it is forced. The order of
 the steps makes a kill at any moment harmless: the role is given up first, so that no receiver writes any more. Then the
@@ -22,13 +22,13 @@ from warpdeck.base.paths import Paths
 from .receiver import is_receiver
 
 ALIVE_S = 5.0
-"""Seconds since the last message of a controller for which it counts as alive."""
+"""A controller counts as alive for this number of seconds after its last message."""
 RECEIVER_ENDS_S = 10.0
 POLL_S = 0.2
 
 
 class Contact(NamedTuple):
-    """The last message of the controller of which this machine is the standby."""
+    """The last message that this standby has got from the controller."""
 
     age_s: float
     missing: int

@@ -1,4 +1,4 @@
-"""The numbered log of the store's transactions, from which a standby copies the database.
+"""The numbered log of the store's transactions. A standby applies it to its copy of the database.
 
 While a standby is set up, each transaction of the store is one batch: its statements with their rows. The transaction
 also writes its `Position` into the table meta. The chain in it is a hash over all batches so far. So two databases with
@@ -32,7 +32,7 @@ MAX_KEPT = 100_000
 _READS = ("SELECT", "WITH", "PRAGMA", "BEGIN", "COMMIT", "ROLLBACK")
 
 Statement = tuple[str, list[tuple[Any, ...]]]
-"""A statement, and the rows of values with which it was executed."""
+"""A statement, and the rows of values that it was executed for."""
 _STATEMENTS = msgspec.msgpack.Decoder(list[tuple[str, list[list[Any]]]])
 
 
@@ -72,7 +72,7 @@ class RecordingConnection(sqlite3.Connection):
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[list[Statement]]:
-        """Context in which the statements that change the database are recorded."""
+        """Return a context that records the statements that change the database."""
         statements: list[Statement] = []
         self._statements = statements
         try:
@@ -95,7 +95,7 @@ class RecordingConnection(sqlite3.Connection):
 
 
 def first_position() -> Position:
-    """Return the position of a database from which no standby has copied yet."""
+    """Return the position of a database that has no standby yet."""
     return Position(0, secrets.token_hex(8))
 
 
@@ -187,7 +187,7 @@ class BatchLog:
             await self._changed.wait()
 
     def stop_waiting(self) -> None:
-        """Let commits return at once, also those that wait now."""
+        """Let all commits return at once, including commits that wait now."""
         self.waits_for_standby = False
         self._wake()
 

@@ -39,9 +39,9 @@ ARCHIVE_KEY = "archive"
 """Key in the table `meta` of an archive. Its usage and nodes are elsewhere."""
 DAY_S = 86_400
 KEEP_READ_S = 60.0
-"""Seconds for which a job that was read is not purged. An order waits for milliseconds in the queue of events."""
+"""A job is not purged for this number of seconds after it was read, because an order for it may wait in the queue of events."""
 MAX_READ = 10_000
-"""Number of submissions from which on older reads are forgotten."""
+"""Maximum number of remembered reads. Older ones are forgotten."""
 _IDS = "(SELECT id FROM jobs WHERE array_job_id = ?1)"
 CONDITIONS = {
     **dict.fromkeys(("steps", "curves", "journal"), f"job_id IN {_IDS}"),

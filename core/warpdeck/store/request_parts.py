@@ -60,7 +60,7 @@ def write(db: sqlite3.Connection, blobs: Sequence[PartsBlob]) -> None:
 
 
 def remove_oldest(db: sqlite3.Connection, uid: int, size_bytes: int, *, keep: frozenset[str]) -> None:
-    """Remove the oldest parts of a user with this total size, except those that unfinished jobs need."""
+    """Remove the oldest parts of a user with this total size. Parts that unfinished jobs need are kept."""
     needed = keep | {row[0] for row in db.execute(_IN_USE)}
     gone = []
     for seq, sha256, size in db.execute(_OLDEST, (uid,)):

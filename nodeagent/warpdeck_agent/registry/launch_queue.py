@@ -108,7 +108,7 @@ class LaunchQueue:
     def drop_prefetched(self) -> None:
         """Drop the launches that wait for others, because another controller, or another start of it, has connected.
 
-        It sends those that it wants again. It may know nothing of the others.
+        It sends its launches again. It may not know the others.
         """
         self._prefetched.clear()
 

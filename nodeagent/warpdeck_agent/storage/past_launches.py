@@ -54,7 +54,7 @@ class PastLaunches:
         return list(reversed(found.items()))
 
     def find(self, keys: List[Key]) -> List[KnownLaunch]:
-        """Return those of these launches that are remembered."""
+        """Return the remembered ones of these launches."""
         wanted, found = set(keys), {}
         for known in self._read():
             key = (known.report.job_id, known.report.restarts)

@@ -1,4 +1,4 @@
-"""What an agent tells a controller whose database may be older than the agent's launches.
+"""The records of launches that an agent keeps for a controller with an older database.
 
 With each launch, the controller sends a proof and a sealed record of its job, and the agent keeps both. A controller with
 an older database thus recognizes launches that it does not know, and can adopt their jobs. The agent also remembers the

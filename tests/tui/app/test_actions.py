@@ -23,11 +23,11 @@ from warpdeck_tui.screens.rule import RuleForm
 from warpdeck_tui.screens.runs import RunsScreen
 from warpdeck_tui.screens.sessions import SessionsScreen
 from warpdeck_tui.screens.shared.column_picker import ColumnPicker
-from warpdeck_tui.screens.shared.confirm_tasks import ConfirmTasks
 from warpdeck_tui.screens.shared.deck_screen import TextPane
 from warpdeck_tui.screens.shared.dialogs import Ask, Choose, Confirm, DonePage, Fill, HelpPage, TextPage
 from warpdeck_tui.screens.shared.diff_page import DiffPage
-from warpdeck_tui.screens.shared.job_list import FilterLine
+from warpdeck_tui.screens.shared.jobs.confirm_tasks import ConfirmTasks
+from warpdeck_tui.screens.shared.jobs.job_list import FilterLine
 from warpdeck_tui.screens.usage import UsagePage
 from warpdeck_tui.screens.welcome import WelcomeScreen
 from warpdeck_tui.table.actions import ACTIONS, MEETINGS, PLACES, Action

@@ -17,7 +17,7 @@ from textual.widgets import Input
 
 from warpdeck_tui.screens.queue import QueueScreen
 from warpdeck_tui.screens.shared.dialogs import Ask
-from warpdeck_tui.screens.shared.job_list import FilterLine
+from warpdeck_tui.screens.shared.jobs.job_list import FilterLine
 from warpdeck_tui.terminal.keyboard import PATIENCE_S, SCHEDULER_STATISTICS, busy_s
 from warpdeck_tui.viewmodels.job_form.form import Sheet
 from warpdeck_tui.viewmodels.jobs.verbs import NO_JOB

@@ -14,7 +14,7 @@ from warpdeck.model import GpuRequest, Resources
 from warpdeck.protocol.job_rows import JobRow
 from warpdeck.protocol.node_rows import NodeRow
 from warpdeck_tui.command_palette import SLICE, Objects, Palette
-from warpdeck_tui.screens.shared.job_list import FilterLine
+from warpdeck_tui.screens.shared.jobs.job_list import FilterLine
 from warpdeck_tui.viewmodels.shell.palette_verbs import verb_of
 from warpdeck_tui.viewmodels.shell.search_index import (
     HELP,

@@ -9,7 +9,7 @@ from tests.tui.app.app_pilot import run_app
 
 from warpdeck.protocol.job_rows import JobRow
 from warpdeck.protocol.node_rows import NodeRow
-from warpdeck_tui.screens.shared.job_list import FilterLine
+from warpdeck_tui.screens.shared.jobs.job_list import FilterLine
 from warpdeck_tui.table.actions import ACTIONS
 from warpdeck_tui.viewmodels.shell.palette_verbs import ACTION_SYNONYMS, VERBS, verb_of
 from warpdeck_tui.viewmodels.shell.search_index import (

@@ -89,7 +89,7 @@ def test_a_folder_keeps_the_last_backups_of_this_site(home: Path, folder: Path) 
     assert set(os.listdir(folder)) == {*kept, old[0], os.path.basename(made.file)}
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to others")
+@pytest.mark.root
 def test_files_of_other_users_and_links_are_no_backups(home: Path, folder: Path) -> None:
     made = back_up(home, folder)
     foreign, link = (generation_name(at, made.manifest.counters.controller_id) for at in (4e9, 4.1e9))

@@ -56,7 +56,7 @@ from .undo import undo_change, undo_hint
 from .updates import Updates
 
 if TYPE_CHECKING:
-    from warpdeck_tui.screens.shared.job_verbs import JobVerbs
+    from warpdeck_tui.screens.shared.jobs.job_verbs import JobVerbs
 
     from .welcome import Welcome
 
@@ -116,7 +116,7 @@ class DeckApp(TerminalApp):
 
         Created at the first key that needs it, so that the first frame does not wait for its dialogs to load.
         """
-        from warpdeck_tui.screens.shared.job_verbs import JobVerbs
+        from warpdeck_tui.screens.shared.jobs.job_verbs import JobVerbs
 
         return JobVerbs(self)
 

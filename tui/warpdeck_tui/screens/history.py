@@ -19,7 +19,7 @@ from warpdeck.model.finished_jobs import FINISHED_ORDERS, MAX_PAGE_JOBS, Finishe
 from warpdeck.notation.filters.job_filter import parse_filter
 from warpdeck.protocol.job_rows import JobRow
 from warpdeck_tui.screens.shared.dialogs import EXPORT_NAMES, Ask
-from warpdeck_tui.screens.shared.job_list import FilterLine, JobListScreen
+from warpdeck_tui.screens.shared.jobs.job_list import FilterLine, JobListScreen
 from warpdeck_tui.table.bindings import bindings
 from warpdeck_tui.user_files.new_file import new_file, removed_unless_whole
 from warpdeck_tui.viewmodels.jobs.job_columns import OFFERED_FOR_PAST, PAST_COLUMNS

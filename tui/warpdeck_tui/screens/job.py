@@ -27,9 +27,9 @@ from warpdeck_tui.screens.shared.deck_screen import Folded, paint
 from warpdeck_tui.screens.shared.details_pane import DetailsPane
 from warpdeck_tui.screens.shared.dialogs import Choose
 from warpdeck_tui.screens.shared.frames import Frame
-from warpdeck_tui.screens.shared.gpu_sources import gpu_sources
-from warpdeck_tui.screens.shared.job_compare import ComparingScreen
-from warpdeck_tui.screens.shared.job_log import JobLog
+from warpdeck_tui.screens.shared.jobs.gpu_sources import gpu_sources
+from warpdeck_tui.screens.shared.jobs.job_compare import ComparingScreen
+from warpdeck_tui.screens.shared.jobs.job_log import JobLog
 from warpdeck_tui.screens.shared.key_line import KeyLine
 from warpdeck_tui.screens.shared.tab_line import TabLine
 from warpdeck_tui.table.bindings import bindings

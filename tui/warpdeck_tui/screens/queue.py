@@ -11,7 +11,7 @@ from textual.binding import BindingType
 from warpdeck.notation.filters.job_filter import has_times, plain_words
 from warpdeck.protocol.job_rows import JobRow
 from warpdeck_tui import screens
-from warpdeck_tui.screens.shared.job_list import MOST_MARKED, FilterLine, JobListScreen
+from warpdeck_tui.screens.shared.jobs.job_list import MOST_MARKED, FilterLine, JobListScreen
 from warpdeck_tui.table.bindings import bindings
 from warpdeck_tui.user_files.saved_views import (
     View,

@@ -14,8 +14,8 @@ from textual.binding import BindingType
 from warpdeck.base.errors import UserError
 from warpdeck.protocol.job_rows import JobRow
 from warpdeck_tui.deck import Deck
-from warpdeck_tui.screens.shared.job_list import JobListScreen
-from warpdeck_tui.screens.shared.run_reader import AT_ONCE, read_run
+from warpdeck_tui.screens.shared.jobs.job_list import JobListScreen
+from warpdeck_tui.screens.shared.jobs.run_reader import AT_ONCE, read_run
 from warpdeck_tui.table.bindings import bindings
 from warpdeck_tui.viewmodels.cells import plural
 from warpdeck_tui.viewmodels.jobs.order import Order

@@ -15,7 +15,12 @@ import sys
 LATER = (
     *(
         f"warpdeck_tui.{name}"
-        for name in ("screens.shared.dialogs", "screens.shared.job_verbs", "screens.nodes", "screens.job")
+        for name in (
+            "screens.shared.dialogs",
+            "screens.shared.jobs.job_verbs",
+            "screens.nodes",
+            "screens.job",
+        )
     ),
     *(
         "warpdeck.notation.request.job_request",

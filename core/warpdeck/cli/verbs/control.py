@@ -204,7 +204,7 @@ def _not_running(paths: Paths, *, as_json: bool) -> None:
 
 
 def _quota_lines(quota: dict[str, Any] | None) -> list[str]:
-    """Return what the user keeps, if the site limits it."""
+    """Return the lines about the user's quotas, if the site has any."""
     if quota is None or not quota["max_jobs"]:
         return []
     return [
@@ -229,7 +229,7 @@ def _print_status(found: dict[str, Any]) -> None:
     for line in _quota_lines(found["quota"]):
         print(line)
     if found["standby"]:
-        from warpdeck.cli.verbs.standby import standby_lines
+        from warpdeck.cli.verbs.site.standby import standby_lines
 
         for line in standby_lines(found["standby"]):
             print(line)

@@ -89,7 +89,7 @@ class TreeCollector:
         self._remove(uid, gone)
 
     def row(self, who: Principal) -> QuotaRow:
-        """Return what a user keeps, and its limits."""
+        """Return the user's jobs, requests and code snapshots, and their limits."""
         quotas = Quotas(max_jobs=0, max_request_size=0, max_trees=0, max_trees_size=0)
         if not who.admin:
             quotas = self.state.site.quotas

@@ -24,4 +24,4 @@ class Adapters:
     submit_host: str
     """Host name of the machine on which the controller runs."""
     starts: StartMaker | None = None
-    """Makes the starts of a controller of which copies may exist. A simulation has none."""
+    """Makes the numbered starts of the controller. A simulation has none."""

@@ -24,7 +24,7 @@ log = logging.getLogger("warpdeck.controller")
 
 
 class FoundLaunches(NamedTuple):
-    """The unknown launches with what their nodes know, and the nodes that did not answer, with the reasons."""
+    """The unknown launches with the answers of their nodes, and the reasons of the nodes that did not answer."""
 
     launches: tuple[FoundLaunch, ...]
     silent: dict[NodeName, str]

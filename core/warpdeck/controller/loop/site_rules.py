@@ -54,7 +54,7 @@ class RulesInForce:
         self.config = config
         self.site: Site = build_site(config)
         self.rights: Mapping[str, SiteRights] = rights_by_user(config)
-        """The rights of the users who have more than an ordinary one."""
+        """The rights of the users with more rights than an ordinary user."""
         self._groups_of = groups_of
         self._members: dict[str, set[str]] = {}
 
@@ -124,7 +124,7 @@ class SiteRules:
 
     @property
     def rights(self) -> Mapping[str, SiteRights]:
-        """The rights of the users who have more than an ordinary one."""
+        """The rights of the users with more rights than an ordinary user."""
         return self._in_force.rights
 
     def update_usage(self) -> None:

@@ -52,7 +52,7 @@ def action_of(state: State, found: FoundLaunch) -> Action:
 
 
 def recover(txn: Transaction, event: Recovered) -> Outcome:
-    """Adopt or discard the launches. Those that are kept stay unknown."""
+    """Adopt or discard the launches. The other launches stay unknown."""
     effects: list[Effect] = []
     done: list[FoundLaunch] = []
     for job_id in sorted({each.launch.job_id for each in event.launches}):

@@ -37,7 +37,7 @@ from warpdeck_agent.wire.past_launches import parse_past
 
 
 class Verdict(StrEnum):
-    """What the state says about a launch that a node reports."""
+    """The relation of a launch that a node reports to the jobs in the state."""
 
     CURRENT = "current"
     OUTDATED = "outdated"

@@ -1,4 +1,4 @@
-"""What each user keeps in the queue: unfinished jobs, and the size of their requests.
+"""The unfinished jobs of each user, and the size of their requests.
 
 `check_quota` is the one decision: it refuses a submission that would exceed the site's [quotas]. As in Slurm, the
 waiting tasks of an array count as one job. A request that several jobs share counts once.

@@ -42,7 +42,7 @@ class JobLookup:
         raise _unknown(reference)
 
     def visibility(self, who: Principal) -> Visibility:
-        """Return what the caller may see of others."""
+        """Return the rules for the data of others that the caller may see."""
         return Visibility(who, self.config())
 
     async def seen(self, who: Principal, reference: str) -> Job:

@@ -75,7 +75,7 @@ class Visibility:
         return subject not in self._private
 
     def past_user(self, asked: str | None) -> str | None:
-        """Return the user whose finished jobs a search may find; None means all users."""
+        """Return the only user to search for finished jobs, or None to search for the jobs of all users."""
         return self._who.user if self.hides_jobs else asked
 
     # ---- Rows of jobs
@@ -138,7 +138,7 @@ class Visibility:
     # ---- Rows of accounts
 
     def shares(self, rows: Sequence[ShareRow]) -> list[ShareRow]:
-        """Return the lines of the account tree that the user sees. Lines whose parent is left out are at the top."""
+        """Return the visible lines of the account tree. A line below a hidden account moves to the top."""
         seen = [self._share(row) for row in rows if self._sees_association(row.account, row.user)]
         if len(seen) == len(rows):
             return seen
@@ -154,14 +154,14 @@ class Visibility:
         return placed
 
     def _share(self, row: ShareRow) -> ShareRow:
-        """Return a line without coordinators whom the user does not see."""
+        """Return a line without the coordinators that are hidden from the user."""
         if "users" not in self._private or row.account in self._who.coordinates:
             return row
         seen = [each for each in row.coordinators if each == self._who.user]
         return msgspec.structs.replace(row, coordinators=seen)
 
     def uses(self, rows: Sequence[UseRow]) -> list[UseRow]:
-        """Return the uses of limits that the user sees. Those of a QoS as a whole name nobody."""
+        """Return the visible uses of limits. The use of a QoS as a whole names no user."""
         return [
             row
             for row in rows
@@ -184,7 +184,7 @@ class Visibility:
     # ---- Others
 
     def reservations(self, found: Collection[ReservationView]) -> list[ReservationView]:
-        """Return the reservations that the user sees: those that the user may use."""
+        """Return the visible reservations: the user sees the ones that the user may use."""
         if "reservations" not in self._private:
             return list(found)
         return [
@@ -194,7 +194,7 @@ class Visibility:
         ]
 
     def by_user(self, values: dict[str, Any]) -> dict[str, Any]:
-        """Return values by user without those of others, if jobs, usage or users are private."""
+        """Return the values by user, without other users if jobs, usage or users are private."""
         if not {"jobs", "usage", "users"} & set(self._private):
             return values
         return {user: value for user, value in values.items() if user == self._who.user}

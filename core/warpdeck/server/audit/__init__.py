@@ -1,4 +1,4 @@
-"""The audit log: who asked for a change, when, from where, and with which outcome.
+"""The audit log: the requested changes with their user, time, origin and outcome.
 
 - `decision` decides whether a request gets an entry, and what the entry says. It is pure.
 - `log_file` appends the entries to files of bounded size, and reads them.

@@ -1,4 +1,4 @@
-"""Decides which requests get an entry in the audit log, and what the entry says. Pure.
+"""Decides which requests get an entry in the audit log, and makes the text of the entry. Pure.
 
 - A request that changes something gets one entry, or two if it was carried out for some of its jobs only.
 - Any other request gets an entry if its caller had no right to it.
@@ -87,7 +87,7 @@ OF_JOBS = frozenset(
 
 
 class Finding(NamedTuple):
-    """What an entry says about a request, without its number, its time and its user."""
+    """The part of an entry that describes the request and its outcome: everything but its number, time and user."""
 
     request: str
     objects: list[str]
@@ -120,7 +120,7 @@ def is_of_site(finding: Finding, caller: Caller) -> bool:
 
 
 def findings(message: Any, answer: object) -> list[Finding]:
-    """Return what the log says about a request and its answer: a result, an error, or None if it is not known."""
+    """Return the description of a request and its answer for the log. The answer is a result, an error, or None if unknown."""
     if isinstance(answer, UserError) and not _is_question(answer):
         return _of_error(message, answer)
     if isinstance(answer, UserError) or not is_change(message):
@@ -142,7 +142,7 @@ def findings(message: Any, answer: object) -> list[Finding]:
 def _in_parts(
     tag: str, details: dict[str, Any], done: list[str], refused: list[str], *, reason: str, codes: list[str]
 ) -> list[Finding]:
-    """Return an entry for the jobs of an order that were changed, and another one for those that were not."""
+    """Return an entry for the changed jobs of an order, and another one for the unchanged jobs."""
     denied = next((code for code in codes if code in DENIED_CODES), "")
     outcome = AuditOutcome.REFUSED if denied else AuditOutcome.FAILED
     found = [Finding(tag, cut_names(done), details, AuditOutcome.DONE)] if done else []

@@ -28,7 +28,7 @@ MAX_REFUSALS = 200
 REFUSALS_A_SECOND = 1.0
 """Number of refused requests of a user that are recorded in a second after that."""
 MAX_USERS = 10_000
-"""Number of users of which the refused requests are counted."""
+"""Maximum number of users for whom refused requests are counted."""
 CLOCK_STEP_S = 3600.0
 """Seconds by which the clock may have been set back between two entries. The search for the oldest entry goes on so long."""
 UNKNOWN = "?"

@@ -60,7 +60,7 @@ def delete(tables: AccountTables, wanted: ChangeOptions) -> Decision:
 
 
 def without(tables: AccountTables, users: Iterable[str]) -> list[Change]:
-    """Return the changes that take all accounts away from users who are deleted."""
+    """Return the changes that remove deleted users from the coordinators of all accounts."""
     gone = set(users)
     return [
         _put(account, [user for user in tables.coordinators(account) if user not in gone])

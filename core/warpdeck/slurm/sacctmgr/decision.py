@@ -27,7 +27,7 @@ class AccountTables(NamedTuple):
     accounts: Mapping[str, Table]
     qos: Mapping[str, Table]
     levels: Mapping[str, Table] = {}
-    """The tables of [users]: the admin level of each user who has one."""
+    """The tables of [users] that set an admin level."""
 
     def account(self, name: str) -> str:
         """Return the account's name as written in the file, found in any case, or "" if there is none."""

@@ -25,7 +25,7 @@ OF_ACCOUNT = ("description", "organization")
 
 
 def transaction_rows(client: Any) -> list[Row]:
-    """Return the transactions, the oldest first. Users who are no administrators get their own."""
+    """Return the transactions, the oldest first. An ordinary user gets only the user's own ones."""
     entries = client.call(
         "audit",
         own=not client.welcome.get("admin"),
@@ -52,7 +52,7 @@ def transaction_rows(client: Any) -> list[Row]:
 
 
 def actions_of(line: str) -> Iterator[Action]:
-    """Yield the transactions that a changed setting stands for, such as "accounts.lab.shares: 1 -> 3"."""
+    """Yield the transactions of sacctmgr that correspond to a changed setting, such as "accounts.lab.shares: 1 -> 3"."""
     key, _, change = line.partition(": ")
     try:
         path = _path(key)

@@ -20,7 +20,7 @@ PATHS = ("folder", "script")
 LISTED = {"partition": ("PARTITION", "FREE"), "account": ("ACCOUNT", "QUOTA"), "qos": ("QOS", "QUOTA")}
 """The fields whose values come from the site's tables, with the titles of the columns of their lists."""
 FRESH_S = 10.0
-"""Seconds for which the site's tables are not asked for again."""
+"""Seconds until the site's tables are requested again."""
 Rows = list[tuple[str, tuple[Cell, ...]]]
 
 
@@ -42,7 +42,7 @@ class FieldChoices:
         return matching(text, listing.entries, only_folders=field == "folder"), listing.is_cut
 
     async def names(self, field: str) -> list[Choice]:
-        """Return the partitions, accounts or QoS that are open to the user, with what is free in each."""
+        """Return the partitions, accounts or QoS that are open to the user, with the free resources of each."""
         now = time.monotonic()
         if self._read_at is None or now - self._read_at > FRESH_S:
             self._facts = await self._read()
@@ -55,7 +55,7 @@ class FieldChoices:
         return empty_words(field, self._deck.board.scheduler.reason(tags[field]))
 
     async def _read(self) -> SiteFacts:
-        """Return the site's tables. Those that the scheduler cannot tell are left out."""
+        """Return the site's tables that the scheduler can list."""
         ask, reason = self._deck.core.ask, self._deck.board.scheduler.reason
         facts = SiteFacts()
         try:

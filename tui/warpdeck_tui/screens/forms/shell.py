@@ -42,7 +42,7 @@ TICK_S, FIRST_TICK_S = 0.5, 0.02
 most sessions start.
 """
 HANDS_OFF_S = 1.0
-"""Seconds in which the key c does not cancel the session, because it may have been typed for the shell."""
+"""The key c does not cancel the session during this number of seconds, because it may have been typed for the shell."""
 READY, LEFT, CANCEL = "ready", "left", "cancel"
 """Results of the wait."""
 

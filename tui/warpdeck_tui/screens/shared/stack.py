@@ -9,7 +9,7 @@ from .frames import Frame
 LEAST_BELOW = 8
 """Least number of lines of the lower frame, its edges included. If the table leaves less, it gets all lines."""
 LEAST_ROWS = 3
-"""Number of rows for which the table has space even if it has fewer, so that one more row seldom moves the frames."""
+"""Least height of the table in rows. With it, an additional row seldom moves the frames."""
 EDGES = 2
 
 

@@ -39,7 +39,7 @@ def preset_of(sheet: Sheet) -> Preset:
 
 
 def with_preset(sheet: Sheet, preset: Preset) -> Sheet:
-    """Return the form with its options replaced by those of the preset. Raises UserError.
+    """Return the form with the options of the preset in place of its own. Raises UserError.
 
     Its script or command is replaced, too, if the preset names one.
     """

@@ -33,7 +33,7 @@ WORDS = {
 
 
 class ColumnChoice(NamedTuple):
-    """All columns of a list in their order, and those that are shown."""
+    """All columns of a list in their order, and the visible ones."""
 
     order: tuple[str, ...]
     chosen: frozenset[str]

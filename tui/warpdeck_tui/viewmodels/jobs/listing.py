@@ -40,7 +40,7 @@ class Choice(NamedTuple):
     me: str = ""
     """The user that `user:me` means in the filter."""
     now: float = 0.0
-    """The time before which the past times of the filter are. It is set only if the filter has such times."""
+    """The time that the past times of the filter are relative to. It is set only if the filter has past times."""
 
 
 class Listing:

@@ -39,7 +39,7 @@ BESIDE_BAR = 34
 LATE_PCT = 90
 MOST_CURVES = 2
 _SPELLED = {"CANCELLED": "canceled"}
-"""States whose name in Slurm is not spelled as the rest of the app is."""
+"""States with another spelling in the app than in Slurm."""
 
 
 class OfNode(NamedTuple):

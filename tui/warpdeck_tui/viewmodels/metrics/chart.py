@@ -86,7 +86,7 @@ def _measured(curves: Sequence[CurveRow], column: str, *, begin: float) -> tuple
 
 
 def names(runs: Sequence[Run]) -> list[str]:
-    """Return the names of all metrics, those of the first run before the others."""
+    """Return the names of all metrics, beginning with the metrics of the first run."""
     return list(dict.fromkeys(name for run in runs for name in run.readings))
 
 

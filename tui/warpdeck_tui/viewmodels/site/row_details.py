@@ -20,7 +20,7 @@ MOST_NAME, LEAST_NAME = 16, 4
 LEAST_PLACE = 8
 """Least number of columns for the nodes of a job, or the reason why it waits."""
 TABLES_OF_JOBS = ("events", "priorities")
-"""Tables of which each row belongs to one job."""
+"""Tables with one job in each row."""
 MOST_NODES = 24
 LONGEST_BAR, SHORTEST_BAR = 16, 4
 BESIDE_BAR = 26
@@ -110,7 +110,7 @@ def _job(row: JobRow, now: float, width: int) -> Line:
 
 
 def node_lines(nodes: Sequence[NodeRow], *, width: int) -> list[Line]:
-    """Return a summary of what is free on the nodes, and a line for each of the first ones."""
+    """Return a summary of the free resources of the nodes, and a line for each of the first nodes."""
     if not nodes:
         return []
     has_gpus = any(node.gpus for node in nodes)

@@ -74,7 +74,7 @@ class NativeNodes:
         return msgspec.structs.replace(found, events=seen.events(found.events))
 
     def _past(self, caller: Caller) -> Visibility:
-        """Return what the caller sees of the history of nodes. Raises UserError if the caller sees nothing."""
+        """Return the part of the history of nodes that the caller may see. Raises UserError if there is none."""
         seen = self.lookup.visibility(caller.who)
         seen.require("nodes")
         seen.require("events")

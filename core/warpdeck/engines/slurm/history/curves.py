@@ -32,9 +32,9 @@ log = logging.getLogger("warpdeck.slurm")
 SAVE_S = 60.0
 """Seconds between two writes of the curves that have grown."""
 MAX_CURVES = 1024
-"""Maximum number of curves of running jobs on their nodes. One takes about 10 KB. Those of further jobs are not recorded."""
+"""Maximum number of curves of running jobs on their nodes. One takes about 10 KB. The curves of further jobs are not recorded."""
 MAX_NODES = 64
-"""Maximum number of nodes with curves. Those that were looked at or measured longest ago are forgotten."""
+"""Maximum number of nodes with curves. The node that was looked at or measured longest ago is forgotten."""
 RINGS = ((10.0, 720), (60.0, 1440))
 """The steps in seconds and the number of steps of a node's curves: two hours and a day. One of a GPU takes about 30 KB."""
 SPANS = ((5.0, 0, 600.0), (35.0, 0, 7200.0), (math.inf, 1, 86_400.0))
@@ -60,7 +60,7 @@ class Recorder:
     save_s: float = SAVE_S
     _lives: dict[Life, LifeCurve] = field(default_factory=dict, init=False)
     _unread: set[Life] = field(default_factory=set, init=False)
-    """Curves of which the record may have an earlier part, from before a restart of the gateway."""
+    """Curves with an earlier part in the store, from before a restart of the gateway."""
     _unsaved: set[Life] = field(default_factory=set, init=False)
     _nodes: dict[NodeName, dict[int, tuple[Ring, ...]]] = field(default_factory=dict, init=False)
     """The curves of nodes by the indexes of their GPUs. The node that was used last is the last one."""
@@ -164,7 +164,7 @@ class Recorder:
                 self._unread.discard(life)
 
     async def _read_earlier(self, lives: Iterable[Life]) -> None:
-        """Add what an earlier gateway has recorded. Raises StoreError."""
+        """Add the points that an earlier gateway has recorded. Raises StoreError."""
         for life in lives:
             for stored in await self.cluster.store.curves(life.job_id):
                 curve = self._lives.get(life)

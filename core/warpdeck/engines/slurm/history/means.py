@@ -108,7 +108,7 @@ class Ring:
             column[at] = value if count == 1 else column[at] + (value - column[at]) / count
 
     def _begin(self, step: int) -> None:
-        """Begin a step, and forget what the ring has in the places of this step and of those that were left out."""
+        """Begin a step. Clear the places of this step and of the skipped steps in the ring."""
         self._counts.clear()
         for column in self._columns.values():
             for passed in range(max(self._newest + 1, step - self._size + 1), step + 1):

@@ -51,7 +51,7 @@ echo "$SLURM_JOB_ID $SLURM_STEP_ID" 1<>{pipe}
 
 
 class StepId(NamedTuple):
-    """The number of a step. The job is 0 if srun has a prolog of its user, who then is the only one to know."""
+    """The number of a step. It is unknown, and the job is 0, if srun runs a prolog that its user has given."""
 
     job_id: int
     number: int
@@ -173,7 +173,7 @@ class KeptSruns:
         return ""
 
     def folders(self) -> list[str]:
-        """Return the folders of all keepers, also of those that were killed."""
+        """Return the folders of all keepers, including killed ones."""
         with suppress(OSError):
             return [entry.path for entry in os.scandir(self.folder) if entry.is_dir(follow_symlinks=False)]
         return []

@@ -17,7 +17,7 @@ READ_BYTES = DATA_CHUNK_BYTES - TASK_HEADER.size
 
 
 class Output:
-    """The output of one channel: bytes from `first` on, of which those before `sent` were sent."""
+    """The output of one channel. It keeps the bytes from position `first` on; the bytes before position `sent` were sent."""
 
     def __init__(self, channel: int, descriptor: int) -> None:
         os.set_blocking(descriptor, False)

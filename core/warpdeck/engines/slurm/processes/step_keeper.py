@@ -93,7 +93,7 @@ class Link:
 
 
 class Creation:
-    """What is known about the step that srun creates: its number, and the reasons for which srun waits."""
+    """The number of the step that srun creates, once it is known, and the reasons why srun waits."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -102,7 +102,7 @@ class Creation:
         self.step: tuple[int, int] | None = None if self.descriptor >= 0 else self._unknown()
 
     def _unknown(self) -> tuple[int, int]:
-        """Return numbers that stand for a step whose own number nobody knows."""
+        """Return replacement numbers for a step with an unknown number."""
         return 0, int(os.path.basename(self._folder)[:7], 16)
 
     def look(self) -> None:

@@ -27,7 +27,7 @@ from .kept_sruns import KeptSrun, StepId
 MAX_INPUT_BYTES = 2 * STREAM_WINDOW_BYTES
 """Maximum number of input bytes that srun has not taken yet: the client's window plus one read ahead."""
 END_S = 15.0
-"""Seconds for which the end of an srun is awaited whose client has left. Its keeper kills it sooner."""
+"""Seconds to wait for the end of an srun after its client has left. Its keeper kills it sooner."""
 
 
 class SlurmStep:

@@ -50,7 +50,7 @@ LOOK_S = 4.0
 """Seconds for which the end of a job is awaited that srun has made, so that the queue shows it."""
 _STEP = re.compile(r"\d{1,10}\.\d{1,10}")
 COME_BACK_S = 60.0
-"""Seconds after the start of a gateway in which the clients of earlier steps may come back, as with the native engine."""
+"""Seconds after the start of a gateway until the steps of clients that did not connect again end, as with the native engine."""
 
 
 @dataclass(kw_only=True)
@@ -66,12 +66,12 @@ class SlurmSteps:
     come_back_s: float = COME_BACK_S
     _held: dict[int, Allocation] = field(default_factory=dict, init=False)
     _joined: set[str] = field(default_factory=set, init=False)
-    """The folders of the kept sruns whose clients are connected, and of those that this gateway has started."""
+    """The folders of the kept sruns with a connected client, and of the sruns that this gateway has started."""
     _tasks: set[asyncio.Task[Any]] = field(default_factory=set, init=False)
     _is_serving: bool = field(default=True, init=False)
 
     def start(self) -> None:
-        """Give the clients of an earlier gateway's steps a while to come back."""
+        """Wait for the clients of an earlier gateway's steps to connect again."""
         self._spawn(self._end_abandoned(self.kept.folders()))
 
     def stop(self) -> None:
@@ -140,7 +140,7 @@ class SlurmSteps:
         return self._step(kept, StepId(job_id, number), True, False, own_job=bool(job_id))
 
     async def _end_abandoned(self, folders: Sequence[str]) -> None:
-        """End the steps of an earlier gateway whose clients do not come back."""
+        """End the steps of an earlier gateway if their clients do not connect again in time."""
         await asyncio.sleep(self.come_back_s)
         for folder in folders:
             if folder in self._joined:

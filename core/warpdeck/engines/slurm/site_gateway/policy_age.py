@@ -50,7 +50,7 @@ class PolicyAge:
         """Whether the settings were read since the change."""
 
     def max_age_s(self, now: float) -> float:
-        """Return the age from which on the settings are to be read again."""
+        """Return the maximum age of the settings, after which they must be read again."""
         if not self.is_unsettled(now):
             return POLICY_S
         return UNSETTLED_S if self._is_read else 0.0
@@ -61,7 +61,7 @@ class PolicyAge:
         return is_announced or not self._stamp
 
     def note_config(self, config: Mapping[str, str]) -> None:
-        """Note what slurmctld has reported now."""
+        """Record the settings that slurmctld has reported now."""
         found = {name: value for name, value in config.items() if name not in _ALWAYS_NEW}
         if self._config and found != self._config:
             self._changed_at = None
@@ -88,7 +88,7 @@ class PolicyAge:
 
 
 def stamp_of(paths: tuple[str, ...]) -> Stamp:
-    """Return the stamp of these files and of those that they include. Files that cannot be read are left out."""
+    """Return the stamp of these files and of the files that they include. Unreadable files are left out."""
     waiting, found = list(paths), dict[str, tuple[str, int, int, int]]()
     while waiting and len(found) < MAX_FILES:
         path = waiting.pop()

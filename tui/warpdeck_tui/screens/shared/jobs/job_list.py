@@ -20,6 +20,10 @@ from warpdeck.base.errors import UserError
 from warpdeck.base.paths import config_dir
 from warpdeck.notation.filters.job_filter import plain_words, probable_mistake
 from warpdeck.protocol.job_rows import JobRow
+from warpdeck_tui.screens.shared.deck_screen import DeckScreen, paint
+from warpdeck_tui.screens.shared.frames import Frame
+from warpdeck_tui.screens.shared.key_line import KeyLine
+from warpdeck_tui.screens.shared.preview import FIRST_COLUMNS, Preview
 from warpdeck_tui.table.bindings import bindings
 from warpdeck_tui.user_files.saved_views import Views, read_views, write_views
 from warpdeck_tui.viewmodels import Line
@@ -31,11 +35,6 @@ from warpdeck_tui.viewmodels.jobs.verbs import JOB_VERBS, fits
 from warpdeck_tui.widgets.columns import Column
 from warpdeck_tui.widgets.rows import RowSource
 from warpdeck_tui.widgets.virtual_table import VirtualTable
-
-from .deck_screen import DeckScreen, paint
-from .frames import Frame
-from .key_line import KeyLine
-from .preview import FIRST_COLUMNS, Preview
 
 TICK_S = 1.0
 RECENT_S = 0.9
@@ -321,7 +320,7 @@ class JobListScreen(DeckScreen):
 
     def action_columns(self) -> None:
         # The first frame does not need the module.
-        from .column_picker import ColumnPicker
+        from warpdeck_tui.screens.shared.column_picker import ColumnPicker
 
         def keep(names: tuple[str, ...] | None) -> None:
             if names:

@@ -13,13 +13,12 @@ from textual.command import SimpleCommand
 
 from warpdeck.base.errors import UserError
 from warpdeck.protocol.job_rows import JobDetail, JobRow
+from warpdeck_tui.screens.shared.deck_screen import DeckScreen
+from warpdeck_tui.screens.shared.diff_page import DiffPage
 from warpdeck_tui.viewmodels.diffs.layout import Labels
 from warpdeck_tui.viewmodels.diffs.parsing import FileDiff, Parsed, parse
 from warpdeck_tui.viewmodels.jobs.changes import last_that_worked, option_changes
 from warpdeck_tui.viewmodels.jobs.queue import how_ended
-
-from .deck_screen import DeckScreen
-from .diff_page import DiffPage
 
 NO_SNAPSHOT = "This job has no snapshot to compare"
 MAX_CHOICES = 200

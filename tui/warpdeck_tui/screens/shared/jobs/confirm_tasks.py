@@ -8,14 +8,13 @@ from typing import ClassVar
 from textual.binding import BindingType
 
 from warpdeck.protocol.job_rows import JobRow
+from warpdeck_tui.screens.shared.dialogs import Confirm
+from warpdeck_tui.screens.shared.form_dialog import FormDialog
 from warpdeck_tui.table.bindings import bindings
 from warpdeck_tui.viewmodels.jobs.queue import Question
 from warpdeck_tui.viewmodels.jobs.task_choice import chosen_tasks, pending_numbers, pending_only
 from warpdeck_tui.widgets.cells import printable
 from warpdeck_tui.widgets.form_fields import FormField, FormValues
-
-from .dialogs import Confirm
-from .form_dialog import FormDialog
 
 Describe = Callable[[Sequence[JobRow]], Question]
 

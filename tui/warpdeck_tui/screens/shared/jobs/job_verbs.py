@@ -20,6 +20,7 @@ from warpdeck.protocol.site_rows import PriorityRow
 from warpdeck_tui import screens
 from warpdeck_tui.data.action_log import Undo
 from warpdeck_tui.deck import Deck
+from warpdeck_tui.screens.shared.dialogs import Ask, Choose, Confirm
 from warpdeck_tui.terminal.lent_terminal import check_lends, join_terminal
 from warpdeck_tui.user_files.shell_choice import read_shell_choice
 from warpdeck_tui.viewmodels.jobs.confirmation import confirmation
@@ -45,7 +46,6 @@ from warpdeck_tui.viewmodels.jobs.verbs import AT_ONCE, NO_JOB, TAKES_BACK, refu
 from warpdeck_tui.viewmodels.shell.sessions import shell_options
 
 from .confirm_tasks import ConfirmTasks
-from .dialogs import Ask, Choose, Confirm
 
 
 class JobVerbs:

@@ -1,0 +1,1 @@
+"""Parts of screens about jobs: lists, logs, comparisons of runs, and the actions on jobs."""
