@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.support.waiting import eventually
 from warpdeck.model import ExitStatus, Job, JobId, JobState, Request
-from warpdeck.ports.ports import Changes, JournalEntry
+from warpdeck.ports.store import Changes, JournalEntry
 from warpdeck.store import SqliteStore
 
 from .rig import Rig, cpu_percent, pss_mb, rss_mb

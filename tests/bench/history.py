@@ -26,7 +26,7 @@ from warpdeck.model import (
 )
 from warpdeck.model.finished_jobs import FinishedQuery
 from warpdeck.notation.filters.job_filter import parse_filter
-from warpdeck.ports.ports import Changes
+from warpdeck.ports.store import Changes
 from warpdeck.store import SqliteStore
 
 from .rig import Rig, rss_mb

@@ -31,7 +31,7 @@ from warpdeck.model import (
 from warpdeck.model.finished_jobs import FINISHED_ORDERS, FinishedQuery, GroupCost
 from warpdeck.notation.filters.job_filter import holds, parse_filter
 from warpdeck.notation.request.sweep import with_sweep
-from warpdeck.ports.ports import Changes
+from warpdeck.ports.store import Changes
 from warpdeck.store import MemoryStore, SqliteStore
 
 SCRIPTS = ("#!/bin/sh\n", with_sweep("#!/bin/sh\n", "lr=0.1,0.10 Seed=1..4 same=x"))

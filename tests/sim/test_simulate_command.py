@@ -27,7 +27,7 @@ from warpdeck.model import (
     Request,
     Resources,
 )
-from warpdeck.ports.ports import Changes
+from warpdeck.ports.store import Changes
 from warpdeck.store import SqliteStore
 
 DAY0 = 1_700_000_000.0

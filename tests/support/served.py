@@ -26,7 +26,8 @@ from warpdeck.controller.loop.controller import Controller
 from warpdeck.controller.loop.site_rules import GROUPS_S, GroupsOf, unix_groups
 from warpdeck.engines.native.engine import native_engine
 from warpdeck.model import Job, JobId, Node, NodeName
-from warpdeck.ports.ports import OutputCollector, Store
+from warpdeck.ports.ports import OutputCollector
+from warpdeck.ports.store import Store
 from warpdeck.server.server import ApiServer
 from warpdeck.sim.demo import NoOutputs
 from warpdeck.store import MemoryStore

@@ -16,7 +16,7 @@ from warpdeck.config import Site
 from warpdeck.controller.state.accounting import Key, key_of
 from warpdeck.model import Job
 from warpdeck.policy import WALL, decayed_seconds
-from warpdeck.ports.ports import UsageRecord
+from warpdeck.ports.store import UsageRecord
 from warpdeck.store.salvage import Salvage
 
 from .problem import NOTHING, Problem

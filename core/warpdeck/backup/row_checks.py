@@ -12,7 +12,7 @@ from warpdeck.model import Condition, Job, JobCurve, Node, Request, Reservation
 from warpdeck.model.created_by_nonce import CreatedObject
 from warpdeck.model.ranges import count_tasks, iter_tasks
 from warpdeck.model.step import Step
-from warpdeck.ports.ports import UsageRecord
+from warpdeck.ports.store import UsageRecord
 from warpdeck.store.salvage import KEYS, Salvage
 from warpdeck.store.schema import WHOLE_JOB
 

@@ -26,7 +26,7 @@ from warpdeck.controller.state.invariants import (
 )
 from warpdeck.controller.state.state import State
 from warpdeck.model import Job, Node
-from warpdeck.ports.ports import Loaded
+from warpdeck.ports.store import Loaded
 from warpdeck.store.database_copy import Show, check_exists, copy_database
 from warpdeck.store.migration import migrate, needs_migration, newer_schema
 from warpdeck.store.purge import ARCHIVE_KEY

@@ -38,7 +38,7 @@ from warpdeck.fleet.fleet import AgentFleet
 from warpdeck.fleet.outputs import Outputs
 from warpdeck.model import Node, NodeName
 from warpdeck.ports.caller import Principal
-from warpdeck.ports.ports import Changes
+from warpdeck.ports.store import Changes
 from warpdeck.server.server import ApiServer
 from warpdeck.standby.link import StandbyLink
 from warpdeck.store import SqliteStore

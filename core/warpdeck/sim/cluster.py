@@ -29,7 +29,8 @@ from warpdeck.controller.loop.controller import Controller
 from warpdeck.controller.state.invariants import violations
 from warpdeck.model import ArraySpec, GpuRequest, Job, JobId, Link, Node, NodeName, Request, Resources
 from warpdeck.ports.caller import Principal
-from warpdeck.ports.ports import Changes, FleetEvent, NodeCommand, PackedTree
+from warpdeck.ports.ports import FleetEvent, NodeCommand, PackedTree
+from warpdeck.ports.store import Changes
 from warpdeck.store import MemoryStore
 from warpdeck_agent.wire import messages as wire
 

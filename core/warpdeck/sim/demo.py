@@ -35,7 +35,8 @@ from warpdeck.engines.native.engine import native_engine
 from warpdeck.model import JobId, JobState, Node, NodeName, Request
 from warpdeck.ports.caller import Principal
 from warpdeck.ports.engine import Engine
-from warpdeck.ports.ports import OutputFile, Store
+from warpdeck.ports.ports import OutputFile
+from warpdeck.ports.store import Store
 from warpdeck.server.server import ApiServer
 from warpdeck.store import SqliteStore
 from warpdeck_agent.wire import messages as wire

@@ -9,7 +9,7 @@ import asyncio
 import random
 
 from warpdeck.base.errors import StoreError
-from warpdeck.ports.ports import Changes
+from warpdeck.ports.store import Changes
 from warpdeck.store import MemoryStore
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import msgspec
 
 from warpdeck.model import Condition, NodeName
-from warpdeck.ports.ports import MAX_CONDITIONS
+from warpdeck.ports.store import MAX_CONDITIONS
 
 from .salvage import Salvage
 

@@ -29,7 +29,7 @@ from warpdeck.notation.filters.job_filter import (
     padded_sweep,
     sweep_pattern,
 )
-from warpdeck.ports.ports import FinishedPage
+from warpdeck.ports.store import FinishedPage
 
 PUT = f"INSERT OR REPLACE INTO past VALUES ({','.join('?' * 22)})"
 DROP = "DELETE FROM past WHERE id = ?"

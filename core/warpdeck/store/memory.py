@@ -15,7 +15,7 @@ from warpdeck.model.created_by_nonce import CreatedObject
 from warpdeck.model.finished_jobs import EndedJob, FinishedQuery, GroupCost
 from warpdeck.model.recovery import Recovery
 from warpdeck.model.step import Step
-from warpdeck.ports.ports import (
+from warpdeck.ports.store import (
     LAST_RUNS,
     MAX_CONDITIONS,
     Changes,

@@ -18,7 +18,7 @@ import msgspec
 from warpdeck.controller.state.request_revision import MAX_REVISIONS
 from warpdeck.model import Request
 from warpdeck.notation.request.large_parts import MIN_BYTES, split
-from warpdeck.ports.ports import PartsBlob
+from warpdeck.ports.store import PartsBlob
 
 from .job_rows import JOB
 

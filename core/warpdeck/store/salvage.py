@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from warpdeck.model import JobId, Node, NodeName
-from warpdeck.ports.ports import UnreadableRow
+from warpdeck.ports.store import UnreadableRow
 
 log = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ from warpdeck.base.errors import StoreError
 from warpdeck.model import Condition, Job, JobCurve, JobId, Node, Request, Reservation
 from warpdeck.model.finished_jobs import FinishedQuery, GroupCost
 from warpdeck.model.step import Step
-from warpdeck.ports.ports import (
+from warpdeck.ports.store import (
     LAST_RUNS,
     Changes,
     FinishedPage,

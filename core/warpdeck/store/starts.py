@@ -13,7 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from warpdeck.model.recovery import Recovery
-from warpdeck.ports.ports import Changes
+from warpdeck.ports.store import Changes
 from warpdeck_agent.wire.epochs import ControllerStart
 
 log = logging.getLogger(__name__)

@@ -27,7 +27,7 @@ from warpdeck.model import JobId, JobState, Request
 from warpdeck.model.finished_jobs import FinishedQuery
 from warpdeck.notation.filters.job_filter import parse_filter
 from warpdeck.notation.request.large_parts import MIN_BYTES, split
-from warpdeck.ports.ports import Changes, JournalEntry, PartsBlob
+from warpdeck.ports.store import Changes, JournalEntry, PartsBlob
 from warpdeck.store import SqliteStore
 from warpdeck.store.batch_log import execute_batch
 from warpdeck.store.database_copy import copy_database

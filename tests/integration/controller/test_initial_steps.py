@@ -14,7 +14,7 @@ from warpdeck.base.errors import StoreError
 from warpdeck.controller.events.events import StepRequested, Submitted
 from warpdeck.model import Job, JobId, JobState, NodeName
 from warpdeck.model.step import StepOptions
-from warpdeck.ports.ports import Changes
+from warpdeck.ports.store import Changes
 from warpdeck.store import MemoryStore
 
 

@@ -16,7 +16,7 @@ from warpdeck.base.errors import StoreError, UserError
 from warpdeck.config import decode
 from warpdeck.controller.events.events import Released, Submitted
 from warpdeck.model import ArraySpec, JobId, JobState
-from warpdeck.ports.ports import Changes
+from warpdeck.ports.store import Changes
 from warpdeck.store import MemoryStore
 from warpdeck_agent.wire import messages as wire
 

@@ -14,7 +14,7 @@ from warpdeck.store import SqliteStore
 COMMITS = """
 import asyncio, os, sys, traceback
 from warpdeck.model import Job, JobId, Request
-from warpdeck.ports.ports import Changes
+from warpdeck.ports.store import Changes
 from warpdeck.store import SqliteStore
 
 def submission(number):

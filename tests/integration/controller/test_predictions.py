@@ -14,7 +14,7 @@ from warpdeck.config import tables
 from warpdeck.controller.events.events import Cancelled, Held, Released, Submitted
 from warpdeck.controller.state.planner_view import build_view
 from warpdeck.model import ArraySpec, Dependencies, Dependency, JobId
-from warpdeck.ports.ports import WAITS_PERIOD_S, Waits
+from warpdeck.ports.store import WAITS_PERIOD_S, Waits
 
 DAY_S = 86_400.0
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from warpdeck.base.controller_starts import supersedes
 from warpdeck.daemon.controller_process import begin_start
-from warpdeck.ports.ports import Changes
+from warpdeck.ports.store import Changes
 from warpdeck.store import SqliteStore
 from warpdeck_agent.wire.epochs import ControllerStart
 

@@ -12,7 +12,7 @@ from warpdeck.base.errors import StoreError
 from warpdeck.controller.events.events import StepReported, StepRequested
 from warpdeck.model import Job, NodeName
 from warpdeck.model.step import StepOptions
-from warpdeck.ports.ports import Changes
+from warpdeck.ports.store import Changes
 from warpdeck.store import MemoryStore
 from warpdeck_agent.wire.steps import ForgetStep, StepReport, TaskEnded
 

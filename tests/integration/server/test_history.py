@@ -11,7 +11,7 @@ from tests.support.served import Raw, served
 
 from warpdeck.engines.shared.job_records import PAGE_JOBS
 from warpdeck.model import ExitStatus, Job, JobId, JobState
-from warpdeck.ports.ports import Changes
+from warpdeck.ports.store import Changes
 from warpdeck.store import MemoryStore
 
 OTHER_UID = 65_534

@@ -18,7 +18,7 @@ from warpdeck.controller.events.events import NodeDrained, NodeLost, NodeResumed
 from warpdeck.engines.native.nodes import past_nodes
 from warpdeck.model import GpuRequest, Node, NodeName, Resources
 from warpdeck.ports.caller import Principal
-from warpdeck.ports.ports import Changes
+from warpdeck.ports.store import Changes
 from warpdeck.store import MemoryStore
 from warpdeck_agent.wire import messages as wire
 

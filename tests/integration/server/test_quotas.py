@@ -17,7 +17,7 @@ from tests.support.served import Raw, frame, served
 
 from warpdeck.daemon.log_limit import LINES_A_SECOND, RateLimit
 from warpdeck.engines.shared import job_records
-from warpdeck.ports.ports import Changes
+from warpdeck.ports.store import Changes
 from warpdeck.server import connection, quotas
 from warpdeck.server.connection import OUTBOX_BYTES
 from warpdeck.server.quotas import Budget

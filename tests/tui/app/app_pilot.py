@@ -22,7 +22,7 @@ from warpdeck.controller.loop.controller import Controller
 from warpdeck.model import ArraySpec, GpuRequest, Job, NodeName, PtySize, Request, Resources
 from warpdeck.ports.caller import Principal
 from warpdeck.ports.engine import Engine
-from warpdeck.ports.ports import Store
+from warpdeck.ports.store import Store
 from warpdeck.sim.clock import SimClock
 from warpdeck.sim.demo import simulated
 from warpdeck.sim.fleet import SimNode

@@ -25,7 +25,7 @@ from warpdeck.model import (
     Reservation,
     Resources,
 )
-from warpdeck.ports.ports import Changes
+from warpdeck.ports.store import Changes
 from warpdeck.protocol import requests
 from warpdeck.protocol.job_rows import EventRow
 from warpdeck.protocol.node_rows import NodeRow

@@ -14,7 +14,7 @@ from tests.tui.app.app_pilot import ME, AppPilot, run_app
 
 from warpdeck.model import ExitStatus, Job, JobId, JobState, Request
 from warpdeck.model.finished_jobs import FinishedQuery
-from warpdeck.ports.ports import Changes
+from warpdeck.ports.store import Changes
 from warpdeck.protocol.job_rows import JobRow
 from warpdeck.store import SqliteStore
 from warpdeck_tui.screens.history import HistoryScreen

@@ -17,7 +17,7 @@ from warpdeck.base.errors import UserError
 from warpdeck.base.paths import Paths
 from warpdeck.model import Job, JobId
 from warpdeck.notation.request.large_parts import MIN_BYTES, split
-from warpdeck.ports.ports import Changes, PartsBlob
+from warpdeck.ports.store import Changes, PartsBlob
 from warpdeck.store import SqliteStore
 from warpdeck.store.migration import SCHEMA
 from warpdeck.store.salvage import KEYS

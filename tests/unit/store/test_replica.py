@@ -13,7 +13,7 @@ import pytest
 
 from warpdeck.base.errors import StoreError
 from warpdeck.model import Job, JobId, Request
-from warpdeck.ports.ports import Changes, JournalEntry
+from warpdeck.ports.store import Changes, JournalEntry
 from warpdeck.store import SqliteStore
 from warpdeck.store.batch_log import BatchLog
 from warpdeck.store.replica import NOWHERE, Replica

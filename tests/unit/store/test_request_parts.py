@@ -15,7 +15,7 @@ from warpdeck.model.request import StoredParts
 from warpdeck.notation.request.large_parts import MAX_EXTRACT_CHARACTERS, MIN_BYTES, join, size_of, split
 from warpdeck.notation.request.sweep import array_parameters, task_parameters, with_sweep
 from warpdeck.notation.values.umask import umask_of
-from warpdeck.ports.ports import Changes, PartsBlob
+from warpdeck.ports.store import Changes, PartsBlob
 from warpdeck.store import SqliteStore, request_parts
 from warpdeck.store.purge import EndLimit
 from warpdeck.store.schema import MIGRATIONS

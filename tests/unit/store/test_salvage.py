@@ -13,7 +13,7 @@ from tests.unit.store.test_store_contract import make_job, submission
 from warpdeck.model import Condition, JobCurve, JobId, Node, NodeName, Reservation, UsageCurve
 from warpdeck.model.created_by_nonce import CreatedObject, RequestId
 from warpdeck.model.step import Step
-from warpdeck.ports.ports import Changes, UnreadableRow, UsageRecord
+from warpdeck.ports.store import Changes, UnreadableRow, UsageRecord
 from warpdeck.store import SqliteStore
 from warpdeck.store.salvage import KEYS, PLACEHOLDER_REASON
 

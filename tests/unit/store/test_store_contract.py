@@ -36,7 +36,7 @@ from warpdeck.model import (
 from warpdeck.model.finished_jobs import FinishedQuery
 from warpdeck.notation.filters.job_filter import parse_filter
 from warpdeck.notation.request.sweep import with_sweep
-from warpdeck.ports.ports import LAST_RUNS, MAX_CONDITIONS, Changes, JournalEntry, Store, UsageRecord, Waits
+from warpdeck.ports.store import LAST_RUNS, MAX_CONDITIONS, Changes, JournalEntry, Store, UsageRecord, Waits
 from warpdeck.store import MemoryStore, SqliteStore
 from warpdeck.store.schema import MIGRATIONS
 from warpdeck_agent.wire.epochs import ControllerStart

@@ -7,7 +7,7 @@ import msgspec
 from warpdeck.base.errors import UserError
 from warpdeck.model import Job
 from warpdeck.notation.request.large_parts import join
-from warpdeck.ports.ports import Store
+from warpdeck.ports.store import Store
 
 
 async def with_whole_request(job: Job, store: Store) -> Job:

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from warpdeck.base.controller_starts import StartMaker
-from warpdeck.ports.ports import Fleet, OutputCollector, Store, TreeCache
+from warpdeck.ports.ports import Fleet, OutputCollector, TreeCache
+from warpdeck.ports.store import Store
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
-from warpdeck.ports.ports import Changes, Store
+from warpdeck.ports.store import Changes, Store
 
 
 class CommitBarrier:

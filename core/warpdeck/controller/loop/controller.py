@@ -17,7 +17,8 @@ from warpdeck.controller.planning.forecast import Forecaster
 from warpdeck.controller.planning.prefetch_revoker import PrefetchRevoker
 from warpdeck.controller.state import bug_reports
 from warpdeck.controller.state.state import State
-from warpdeck.ports.ports import Fleet, OutputCollector, Store
+from warpdeck.ports.ports import Fleet, OutputCollector
+from warpdeck.ports.store import Store
 
 from .adapters import Adapters
 from .change_listeners import ChangeListeners

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from warpdeck.controller.state.state import State
 from warpdeck.model import Job, JobId, JobState, has_task
-from warpdeck.ports.ports import Store
+from warpdeck.ports.store import Store
 
 from .commit_barrier import CommitBarrier
 

@@ -24,7 +24,7 @@ from warpdeck.notation.values.dependencies import format_dependencies
 from warpdeck.notation.values.hostlist import collapse
 from warpdeck.policy.limits.access import partition_names
 from warpdeck.policy.resources.tres import held_tres, requested_tres
-from warpdeck.ports.ports import JournalEntry
+from warpdeck.ports.store import JournalEntry
 from warpdeck.protocol.job_rows import JobDetail, JobEvent, JobFacts, JobRow
 
 from . import gpu_readings, job_values, node_counts

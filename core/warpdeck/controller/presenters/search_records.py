@@ -22,7 +22,7 @@ from warpdeck.model.finished_jobs import (
     end_text,
 )
 from warpdeck.notation.filters.job_filter import holds
-from warpdeck.ports.ports import FinishedPage
+from warpdeck.ports.store import FinishedPage
 
 from .job_columns import RECORD_COLUMNS
 from .reasons import never_started

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from warpdeck.config import Site, UsageTotals, with_usage
 from warpdeck.model import Job, JobId
 from warpdeck.policy import WALL, decayed, decayed_seconds, held_tres
-from warpdeck.ports.ports import UsageRecord
+from warpdeck.ports.store import UsageRecord
 
 from .tables import StateTables
 

@@ -15,7 +15,7 @@ from warpdeck.model import Job, JobId, JobState, Link, Node, NodeName, Reservati
 from warpdeck.model.created_by_nonce import upsert_created
 from warpdeck.model.step import Step
 from warpdeck.policy import AdmissionRefusal, PlannerSettings
-from warpdeck.ports.ports import Loaded
+from warpdeck.ports.store import Loaded
 
 from .accounting import Accounting, key_of
 from .deadlines import has_deadline, is_held

@@ -32,7 +32,7 @@ from warpdeck.model.recovery import Recovery
 from warpdeck.model.step import Step
 from warpdeck.policy import NO_ESTIMATES
 from warpdeck.policy.priority.predict import Predictor
-from warpdeck.ports.ports import UnreadableRow, UsageRecord, Waits
+from warpdeck.ports.store import UnreadableRow, UsageRecord, Waits
 from warpdeck_agent.wire.epochs import ControllerStart
 
 from .suspect_nodes import SuspectNodes

@@ -27,7 +27,7 @@ from warpdeck.model.created_by_nonce import CreatedObject, RequestId, upsert_cre
 from warpdeck.model.recovery import Recovery
 from warpdeck.model.request import StoredParts
 from warpdeck.model.step import Step
-from warpdeck.ports.ports import Changes, JournalEntry, PartsBlob, UsageRecord
+from warpdeck.ports.store import Changes, JournalEntry, PartsBlob, UsageRecord
 from warpdeck_agent.wire.epochs import ControllerStart
 
 from .accounting import charge

@@ -16,7 +16,8 @@ from warpdeck.controller.state.measurements import summed, to_curve, to_usage
 from warpdeck.controller.state.state import State
 from warpdeck.engines.shared.job_lookup import JobLookup
 from warpdeck.model import Job, NodeName, UsageCurve
-from warpdeck.ports.ports import Fleet, Store
+from warpdeck.ports.ports import Fleet
+from warpdeck.ports.store import Store
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol.job_rows import CurveRow, NodeUsage, UsageCurves, UsageRow
 from warpdeck_agent.wire import messages as wire

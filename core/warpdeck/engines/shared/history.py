@@ -15,7 +15,7 @@ from warpdeck.model import Job
 from warpdeck.model.finished_jobs import FinishedQuery
 from warpdeck.ports.caller import Caller
 from warpdeck.ports.engine import RecordPage
-from warpdeck.ports.ports import JournalEntry, Store
+from warpdeck.ports.store import JournalEntry, Store
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol import results
 from warpdeck.protocol.job_rows import EventRow, PastJobs, UsageCurves

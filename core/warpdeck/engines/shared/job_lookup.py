@@ -12,7 +12,7 @@ from warpdeck.controller.state.state import State
 from warpdeck.model import Job, JobId, count_tasks, has_task
 from warpdeck.notation.values.job_ids import may_mean, parse_job_id
 from warpdeck.ports.caller import NOT_YOURS, Principal, may_access, may_read, owner_text
-from warpdeck.ports.ports import Store
+from warpdeck.ports.store import Store
 
 from .visibility import Visibility
 

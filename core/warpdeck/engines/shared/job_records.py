@@ -25,7 +25,7 @@ from warpdeck.model.step import Step
 from warpdeck.notation.values.job_ids import parse_job_id
 from warpdeck.ports.caller import Principal, may_read
 from warpdeck.ports.engine import RecordPage
-from warpdeck.ports.ports import Store
+from warpdeck.ports.store import Store
 from warpdeck.protocol import requests as ask
 
 from .visibility import Visibility

@@ -17,7 +17,7 @@ from warpdeck.controller.state.state import State
 from warpdeck.model import Job, JobId, NodeName
 from warpdeck.ports.caller import Caller, Principal
 from warpdeck.ports.engine import DeltaPage
-from warpdeck.ports.ports import JournalEntry, Store
+from warpdeck.ports.store import JournalEntry, Store
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol.job_rows import JobDetail, JobRow, JobVariables, LiveStep
 from warpdeck.protocol.site_rows import ForecastRow

@@ -12,7 +12,7 @@ from warpdeck.controller.loop.commit_barrier import CommitBarrier
 from warpdeck.controller.loop.end_waiters import EndRequest, EndWaiters, SubmissionChanges
 from warpdeck.controller.loop.housekeeping import evict_finished
 from warpdeck.model import ArraySpec, Job, JobId, NodeName
-from warpdeck.ports.ports import Changes
+from warpdeck.ports.store import Changes
 from warpdeck.store import MemoryStore
 
 ARRAY = ArraySpec(ranges=((0, 5, 1),))

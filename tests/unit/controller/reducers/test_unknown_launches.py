@@ -27,7 +27,7 @@ from warpdeck.controller.state.invariants import violations
 from warpdeck.controller.state.transaction import Transaction
 from warpdeck.model import ArraySpec, Job, JobId, JobState, NodeName
 from warpdeck.model.recovery import Recovery, UnknownLaunch
-from warpdeck.ports.ports import UnreadableRow
+from warpdeck.ports.store import UnreadableRow
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire.past_launches import format_past, parse_past
 

@@ -6,7 +6,7 @@ from tests.support.core import ANN, Core, make_request
 
 from warpdeck.controller.events.events import NodeResumed
 from warpdeck.model import JobId, JobState, NodeName
-from warpdeck.ports.ports import UnreadableRow
+from warpdeck.ports.store import UnreadableRow
 
 
 def test_an_unreadable_running_job_is_not_killed_and_drains_its_node() -> None:

@@ -33,7 +33,7 @@ from warpdeck.notation.values.job_ids import is_job_id, parse_job_id
 from warpdeck.notation.values.signals import parse_signal
 from warpdeck.ports.caller import Caller, Principal
 from warpdeck.ports.engine import JobOrder
-from warpdeck.ports.ports import Store
+from warpdeck.ports.store import Store
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol import results
 

@@ -37,7 +37,8 @@ from warpdeck.model import (
     NodeReading,
     Share,
 )
-from warpdeck.ports.ports import Fleet, Store
+from warpdeck.ports.ports import Fleet
+from warpdeck.ports.store import Store
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol.node_rows import GpuRow, PastNodeRow, ProcessRow, SharerRow
 from warpdeck_agent.wire import messages as wire

@@ -17,7 +17,7 @@ from warpdeck.controller.presenters.usage_rows import usage_row
 from warpdeck.controller.state.state import State
 from warpdeck.engines.shared.job_records import RecordSearch
 from warpdeck.model import Condition, Job, NodeName
-from warpdeck.ports.ports import Store
+from warpdeck.ports.store import Store
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol import results
 from warpdeck.protocol.node_rows import NodeEventRow

@@ -34,7 +34,7 @@ from warpdeck.notation.step.salloc_line import SallocOptions, read_salloc, sallo
 from warpdeck.ports.caller import NOT_YOURS, Caller, may_access
 from warpdeck.ports.engine import Progress
 from warpdeck.ports.engine_streams import HeldAllocation
-from warpdeck.ports.ports import Store
+from warpdeck.ports.store import Store
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol.nonces import mark_of
 

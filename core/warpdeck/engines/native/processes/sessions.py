@@ -19,7 +19,7 @@ from warpdeck.notation.step.srun_line import read_srun
 from warpdeck.ports.caller import Caller
 from warpdeck.ports.engine import Progress, StartedRun
 from warpdeck.ports.engine_streams import ByteSource
-from warpdeck.ports.ports import Store
+from warpdeck.ports.store import Store
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol.nonces import mark_of
 from warpdeck.protocol.results import OpenedJob

@@ -25,7 +25,7 @@ from warpdeck.engines.slurm.reading.job_table import SeenJob
 from warpdeck.model import UNKNOWN_GPU, GpuReading, Job, JobCurve, JobId, NodeName, Request
 from warpdeck.model.created_by_nonce import CreatedObject, upsert_created
 from warpdeck.model.step import Step
-from warpdeck.ports.ports import Changes, JournalEntry, Store
+from warpdeck.ports.store import Changes, JournalEntry, Store
 from warpdeck.protocol.node_rows import NodeRow, ProcessRow
 from warpdeck.protocol.site_rows import PartitionRow
 

@@ -12,7 +12,7 @@ from warpdeck.engines.slurm.reading.job_table import SeenJob, known_request
 from warpdeck.model import ExitStatus, Job, JobId, JobState, PendingReason, Request
 from warpdeck.model.finished_jobs import end_text
 from warpdeck.model.step import Step
-from warpdeck.ports.ports import JournalEntry
+from warpdeck.ports.store import JournalEntry
 
 FORGOTTEN = "Slurm removed this job from its memory before warpdeck saw how it ended"
 _KEPT_WHEN_ENDED = frozenset({"shares", "exit", "ended_by_uid"})

@@ -22,7 +22,7 @@ from warpdeck.engines.slurm.commands import SlurmCommands
 from warpdeck.engines.slurm.reading.accounting_table import COLUMNS, EndedJob, read_ended, with_usage
 from warpdeck.engines.slurm.reading.marked_table import MalformedTable
 from warpdeck.model import Job, JobId
-from warpdeck.ports.ports import JournalEntry
+from warpdeck.ports.store import JournalEntry
 
 log = logging.getLogger("warpdeck.slurm")
 

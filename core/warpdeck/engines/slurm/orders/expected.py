@@ -16,7 +16,7 @@ from warpdeck.model import ExitStatus, Job, JobState, PendingReason, Request, Re
 from warpdeck.model.change import JobChange
 from warpdeck.notation.values.durations import limit_of
 from warpdeck.ports.caller import Principal
-from warpdeck.ports.ports import JournalEntry
+from warpdeck.ports.store import JournalEntry
 
 Expected = Callable[[Job, float], Job | None]
 """Returns the job after the order at this time, or None if the order changes nothing that is certain."""

@@ -26,7 +26,7 @@ from warpdeck.model.change import JobChange
 from warpdeck.notation.values.signals import parse_signal
 from warpdeck.ports.caller import Caller, Principal
 from warpdeck.ports.engine import UNSUPPORTED, Action, JobOrder
-from warpdeck.ports.ports import JournalEntry
+from warpdeck.ports.store import JournalEntry
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol import results
 

@@ -17,7 +17,7 @@ from warpdeck.engines.slurm.cluster.job_changes import JobChanges
 from warpdeck.engines.slurm.commands import command_error
 from warpdeck.model import Job, Snapshot
 from warpdeck.ports.caller import Caller, owner_text, owns
-from warpdeck.ports.ports import JournalEntry
+from warpdeck.ports.store import JournalEntry
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol import results
 
