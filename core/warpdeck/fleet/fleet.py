@@ -40,8 +40,9 @@ from .channel import PROBE_S, Channel, Superseded
 from .deploy import Progress, connect_ssh
 from .local import connect_local
 from .memory_trim import BurstCounter, MemoryTrimmer
-from .token_bucket import PAUSE_S, TREE_BYTES, TokenBucket
-from .transport import Transport, machine_name
+from .node_connection import NodeConnection
+from .token_bucket import PAUSE_S, TREE_BYTES
+from .transport import Transport
 from .userfiles import UserFiles
 
 log = logging.getLogger("warpdeck.fleet")
@@ -81,25 +82,6 @@ def _reason(error: Exception) -> str:
 
 async def _no_backlog() -> None:
     """Return at once, because the controller does not receive messages yet."""
-
-
-class NodeConnection:
-    """One node's connection, if it is up, and its data."""
-
-    def __init__(self, node: Node) -> None:
-        self.node = node
-        self.machine = machine_name(node.boot_id, node.hostname)
-        self.channel: Channel | None = None
-        self.transport: Transport | None = None
-        self.task: asyncio.Task[None] | None = None
-        self.visible: dict[tuple[str, int], bool] = {}
-        """Whether a folder is visible on the node, by folder and uid."""
-        self.trees: dict[str, PackedTree] = {}
-        self.token_bucket = TokenBucket(asyncio.get_running_loop().time)
-        self.was_up = False
-        """Whether the node has answered this start of the controller, which then knows its forgotten launches."""
-        self.is_removed = False
-        """Whether the node was removed. The link is then not restored after its agent has exited."""
 
 
 class AgentFleet:

@@ -16,7 +16,8 @@ from warpdeck.protocol import requests as ask
 from warpdeck.protocol import results
 from warpdeck.protocol.node_rows import NodeRow
 
-from .connection import Connection, Handler, direct
+from .connection import Connection, Handler
+from .direct_handlers import direct
 from .services import Services
 
 T = TypeVar("T")

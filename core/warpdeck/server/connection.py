@@ -413,17 +413,6 @@ def _other_version(version: int, daemon: str) -> UserError:
 
 Handler = Callable[[Connection, Any], Awaitable[Any]]
 """Returns the result of a request, or None if the request has opened a stream. Raises UserError."""
-Method = Callable[[Caller, Any], Awaitable[Any]]
-"""A method of the engine that answers a request."""
-
-
-def direct(method: Method) -> Handler:
-    """Return a handler that answers with the result of a method of the engine."""
-
-    async def answer(connection: Connection, message: Any) -> Any:
-        return await method(connection.caller, message)
-
-    return answer
 
 
 class ClientStream:

@@ -23,7 +23,8 @@ from warpdeck.protocol import results
 
 from . import commands, steps, streams, subscriptions, tunnels
 from .administration import admin_handlers
-from .connection import Connection, Handler, Method, direct
+from .connection import Connection, Handler
+from .direct_handlers import Method, direct
 from .paging import AUDIT_PAGE_ROWS, JOB_PAGE_ROWS, paged
 
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.integration.engines.contract import Rig
+from tests.integration.engines.rig import Rig
 from tests.slurm_parity.peer.real_slurm import HOST, NO_ACCOUNTING, PORT, RealSlurm
 from tests.support.home import Home, temporary_home
 

@@ -11,7 +11,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from tests.integration.engines.contract import EngineContract, Rig
+from tests.integration.engines.contract import EngineContract
+from tests.integration.engines.rig import Rig
 from tests.support.home import Home, temporary_home
 from tests.support.waiting import eventually_async
 

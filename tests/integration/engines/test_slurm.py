@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from tests.integration.engines.contract import EngineContract, Rig
+from tests.integration.engines.contract import EngineContract
+from tests.integration.engines.rig import Rig
 from tests.integration.engines.slurm_rig import slurm_rig, small_slurm
 from tests.slurm_parity.peer.real_slurm import VERSIONS
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from tests.integration.engines.contract import Rig
+from tests.integration.engines.rig import Rig
 from tests.integration.engines.slurm_rig import GRES, NODE, SITE, slurm_rig
 from tests.lab.nvml import build_fake_nvml, write_state
 from tests.slurm_parity.peer.real_slurm import VERSIONS, RealSlurm

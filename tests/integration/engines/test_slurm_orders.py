@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from tests.integration.engines.contract import Rig
+from tests.integration.engines.rig import Rig
 from tests.integration.engines.slurm_rig import slurm_rig, small_slurm
 from tests.slurm_parity.peer.real_slurm import RealSlurm
 from tests.support.waiting import eventually_async

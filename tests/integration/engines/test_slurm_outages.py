@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from tests.integration.engines.contract import Rig, labels
+from tests.integration.engines.rig import Rig, labels
 from tests.integration.engines.slurm_rig import OFTEN, commands_of, slurm_rig, small_slurm
 from tests.slurm_parity.peer.real_slurm import RealSlurm
 from tests.support.waiting import WAIT_S, eventually_async

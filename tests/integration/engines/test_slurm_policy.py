@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from tests.integration.engines.contract import Rig, nonce
+from tests.integration.engines.rig import Rig, nonce
 from tests.integration.engines.slurm_rig import GRES, NODE, SITE, slurm_rig
 from tests.slurm_parity.peer.real_slurm import RealSlurm
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from tests.integration.engines.contract import Client, Rig, nonce
+from tests.integration.engines.rig import Client, Rig, nonce
 from tests.integration.engines.slurm_rig import OFTEN, commands_of, slurm_rig, small_slurm
 from tests.slurm_parity.peer.real_slurm import RealSlurm
 from tests.support.home import temporary_home
@@ -36,7 +36,7 @@ USER = Caller(Principal(user=pwd.getpwuid(os.geteuid()).pw_name, uid=os.geteuid(
 OTHER_GATEWAY = """
 import asyncio, sys
 from pathlib import Path
-from tests.integration.engines.contract import Client
+from tests.integration.engines.rig import Client
 from tests.integration.engines.test_slurm_sessions import attached, gateway_in, typed
 
 async def main(folder, job):

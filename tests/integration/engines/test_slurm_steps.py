@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from tests.integration.engines.contract import Client, Keyboard, Rig
+from tests.integration.engines.rig import Client, Keyboard, Rig
 from tests.integration.engines.slurm_rig import commands_of, slurm_rig, small_slurm
 from tests.integration.engines.test_slurm_sessions import USER, gateway_in
 from tests.slurm_parity.peer.real_slurm import RealSlurm
@@ -31,7 +31,7 @@ ENV = {"PATH": "/usr/bin:/bin"}
 OTHER_GATEWAY = """
 import asyncio, sys
 from pathlib import Path
-from tests.integration.engines.contract import Client
+from tests.integration.engines.rig import Client
 from tests.integration.engines.test_slurm_sessions import USER, gateway_in
 from warpdeck.protocol import requests as ask
 
@@ -48,7 +48,7 @@ asyncio.run(main(*sys.argv[1:]))
 GATEWAY_WITH_A_STEP = """
 import asyncio, sys
 from pathlib import Path
-from tests.integration.engines.contract import Client
+from tests.integration.engines.rig import Client
 from tests.integration.engines.test_slurm_sessions import USER, gateway_in
 from tests.integration.engines.test_slurm_steps import typing_step
 from warpdeck.protocol import requests as ask
