@@ -22,7 +22,7 @@ from warpdeck.base.passwd import name_of
 from warpdeck.base.paths import OWN, Paths
 from warpdeck.base.site_seal import SiteSeal
 from warpdeck.base.standby_files import serving_elsewhere
-from warpdeck.config import ConfigError, load
+from warpdeck.config import ConfigError, Decoded, load
 from warpdeck.controller.events.events import NodeAdded
 from warpdeck.controller.launch.code_trees import TreeFiles
 from warpdeck.controller.launch.tree_collection import TreeCollector
@@ -54,14 +54,7 @@ async def serve(paths: Paths, *, local_node: bool) -> None:
     ready.
     """
     stop, reload_requested = handle_signals()
-    if finish_moves(paths.home):
-        log.warning("finished a restore that was killed")
-    decoded = load(paths.config)
-    for warning in decoded.warnings:
-        log.warning("%s", warning.sentence(paths.config))
-    check_database(paths)
-    if elsewhere := serving_elsewhere(paths):
-        raise elsewhere
+    decoded = prepare_home(paths)
     store = await SqliteStore.open(paths.database)
     collector = Collector()
     try:
@@ -111,6 +104,22 @@ async def serve(paths: Paths, *, local_node: bool) -> None:
     finally:
         await store.close()
         collector.close()
+
+
+def prepare_home(paths: Paths) -> Decoded:
+    """Finish a restore that was killed, check that this home may serve its site, and return its configuration.
+
+    Raises UserError.
+    """
+    if finish_moves(paths.home):
+        log.warning("finished a restore that was killed")
+    decoded = load(paths.config)
+    for warning in decoded.warnings:
+        log.warning("%s", warning.sentence(paths.config))
+    check_database(paths)
+    if elsewhere := serving_elsewhere(paths):
+        raise elsewhere
+    return decoded
 
 
 def _services(

@@ -45,14 +45,7 @@ def native_engine(
     forecaster, clock = controller.forecaster, controller.clock
     records = RecordSearch(state, store)
     lookup = JobLookup(state=state, store=store, config=lambda: rules.config)
-    waits = JobWaits(
-        state=state,
-        ends=controller.ends,
-        hub=controller.hub,
-        collector=controller.outputs,
-        clock=clock,
-        names_jobs=lambda: "jobs" not in rules.config.access.private_data,
-    )
+    waits = _waits(controller)
     streams = NodeStreams(state=state, fleet=controller.fleet, waits=waits)
     collector = TreeCollector(state=state, trees=trees, clock=clock)
     submissions = NativeSubmissions(
@@ -85,22 +78,8 @@ def native_engine(
         submissions=submissions,
         orders=NativeOrders(state=state, store=store, apply=apply, lookup=lookup, submissions=submissions),
         nodes=_nodes(controller, records, lookup),
-        history=StateHistory(
-            state=state,
-            store=store,
-            search=records,
-            lookup=lookup,
-            curve_reader=CurveReader(state=state, store=store, fleet=controller.fleet, lookup=lookup),
-            clock=clock,
-        ),
-        output=NativeOutput(
-            state=state,
-            lookup=lookup,
-            waits=waits,
-            streams=streams,
-            collector=controller.outputs,
-            submit_host=controller.submit_host,
-        ),
+        history=_history(controller, records, lookup),
+        output=_output(controller, lookup, streams),
         sessions=NativeSessions(
             store=store,
             apply=apply,
@@ -112,6 +91,41 @@ def native_engine(
         ),
         steps=_steps(controller, submissions, waits),
         standby=NativeStandby(keeper=keeper),
+    )
+
+
+def _waits(controller: Controller) -> JobWaits:
+    rules = controller.rules
+    return JobWaits(
+        state=controller.state,
+        ends=controller.ends,
+        hub=controller.hub,
+        collector=controller.outputs,
+        clock=controller.clock,
+        names_jobs=lambda: "jobs" not in rules.config.access.private_data,
+    )
+
+
+def _output(controller: Controller, lookup: JobLookup, streams: NodeStreams) -> NativeOutput:
+    return NativeOutput(
+        state=controller.state,
+        lookup=lookup,
+        waits=streams.waits,
+        streams=streams,
+        collector=controller.outputs,
+        submit_host=controller.submit_host,
+    )
+
+
+def _history(controller: Controller, records: RecordSearch, lookup: JobLookup) -> StateHistory:
+    state, store = controller.state, controller.store
+    return StateHistory(
+        state=state,
+        store=store,
+        search=records,
+        lookup=lookup,
+        curve_reader=CurveReader(state=state, store=store, fleet=controller.fleet, lookup=lookup),
+        clock=controller.clock,
     )
 
 
