@@ -204,7 +204,8 @@ def _lock_holder(paths: Paths) -> list[str]:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        return os.pread(descriptor, MAX_LOCK_BYTES, 0).decode("ascii", "replace").split()
+        # Only the first line counts: a process that takes the lock writes it over that of the one before.
+        return os.pread(descriptor, MAX_LOCK_BYTES, 0).decode("ascii", "replace").partition("\n")[0].split()
     except OSError:
         return []  # The file system has no locks, so no process holds one. `take_lock` reports it.
     finally:
@@ -231,7 +232,8 @@ def take_lock(paths: Paths) -> int:
             f"cannot lock {paths.lock}: {os.strerror(error.errno or 0)}",
             "set WARPDECK_HOME to a folder on a local disk",
         ) from error
-    os.ftruncate(descriptor, 0)
     host = f" {os.uname().nodename}" if paths.engine == SLURM else ""
-    os.pwrite(descriptor, f"{os.getpid()}{host}\n".encode(), 0)
+    line = f"{os.getpid()}{host}\n".encode()
+    os.pwrite(descriptor, line, 0)
+    os.ftruncate(descriptor, len(line))
     return descriptor

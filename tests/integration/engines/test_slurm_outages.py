@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
+import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, aclosing
@@ -13,7 +14,7 @@ import pytest
 import pytest_asyncio
 from tests.integration.engines.rig import Rig, labels
 from tests.integration.engines.slurm_rig import OFTEN, commands_of, slurm_rig, small_slurm
-from tests.slurm_parity.peer.real_slurm import RealSlurm
+from tests.slurm_parity.peer.real_slurm import PORT, RealSlurm
 from tests.support.waiting import WAIT_S, eventually_async
 
 from warpdeck.base.paths import Paths
@@ -39,6 +40,18 @@ MUNGE_FILES = {
     "seed-file": "munge/seed",
 }
 """Options of munged as tests/slurm_parity/peer/slurm.sh gives them."""
+RESETS = """
+import os, socket, struct, sys
+with open(sys.argv[2], "w") as pid:
+    pid.write(str(os.getpid()))
+with socket.create_server(("", int(sys.argv[1]))) as server:
+    while True:
+        client, _ = server.accept()
+        client.recv(1)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.close()
+"""
+"""A program that resets each connection, as the kernel does for a slurmctld that was killed while it answered."""
 
 
 def pid_of(slurm: RealSlurm, daemon: str) -> str:
@@ -88,15 +101,34 @@ class TestOutages:
         await eventually_async(lambda: rig.engine.site.summary().jobs.get("PENDING") == 1)
         before = await self.labels(rig)
         signal(slurm, "slurmctld", "KILL")
-        await eventually_async(
-            lambda: rig.engine.site.about().problem != "", timeout_s=OUTAGE_S, what="the problem is told"
-        )
-        assert "slurmctld" in rig.engine.site.about().problem
-        assert await self.labels(rig) == before, "the picture stays"
-        begun = time.time()
-        start_again(slurm)
+        try:
+            await eventually_async(
+                lambda: rig.engine.site.about().problem != "", timeout_s=OUTAGE_S, what="the problem is told"
+            )
+            assert "slurmctld" in rig.engine.site.about().problem
+            assert await self.labels(rig) == before, "the picture stays"
+        finally:
+            begun = time.time()
+            start_again(slurm)
         await self.until_read_after(rig, begun)
         assert await self.labels(rig) == before
+
+    async def test_a_slurmctld_that_ends_while_it_answers_is_told(self, slurm: RealSlurm, rig: Rig) -> None:
+        signal(slurm, "slurmctld", "KILL")
+        words = shlex.join([sys.executable, "-c", RESETS, str(PORT), f"{slurm.folder}/resets.pid"])
+        assert slurm.run(["sh", "-c", f"setsid {words} >/dev/null 2>&1 </dev/null &"]).rc == 0
+        try:
+            await eventually_async(
+                lambda: "Connection reset by peer" in rig.engine.site.about().problem,
+                timeout_s=OUTAGE_S,
+                what=lambda: f"the reset is told: {rig.engine.site.about().problem}",
+            )
+            assert "slurmctld has ended" in rig.engine.site.about().problem
+        finally:
+            signal(slurm, "resets", "KILL")
+            begun = time.time()
+            start_again(slurm)
+        await self.until_read_after(rig, begun)
 
     async def test_a_client_stays_quick_while_slurmctld_hangs(self, slurm: RealSlurm, rig: Rig) -> None:
         signal(slurm, "slurmctld", "STOP")

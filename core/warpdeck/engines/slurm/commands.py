@@ -43,14 +43,15 @@ TOKEN = "SLURM_JWT"
 _SITE = frozenset({"SLURM_CONF", "SLURM_CONF_SERVER", TOKEN})
 """Variables with which the commands find Slurm."""
 
+ENDED = "slurmctld has ended while it answered; warpdeck asks again by itself"
 ADVICE = (
     # The first, because a refused connection to munge's socket is also "Connection refused".
     ("munge", "munge does not run on this machine; ask an administrator to start it"),
     ("Unable to contact slurm controller", "slurmctld is down or unreachable; warpdeck asks again by itself"),
-    (
-        "Resource temporarily unavailable",
-        "slurmctld has ended while it answered; warpdeck asks again by itself",
-    ),
+    ("Resource temporarily unavailable", ENDED),
+    ("Connection reset by peer", ENDED),
+    ("Broken pipe", ENDED),
+    ("Zero Bytes were transmitted", ENDED),
     ("Socket timed out", "slurmctld is overloaded or slow; warpdeck asks again by itself"),
     ("Connection refused", "slurmctld is not running on its host; warpdeck asks again by itself"),
     (
