@@ -9,6 +9,7 @@ The module is pure: it reads no clock and does no I/O.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -30,6 +31,8 @@ SPARE_CLASSES = 250
 """Number of equivalence classes kept beyond twice the number of jobs. If there are more, most of them belong
 to jobs that have left the queue.
 """
+FEW_ROWS = 8
+"""Number of rows up to which columns of usual values are shared. Most passes add one job."""
 Column = npt.NDArray[Any]
 Scalar = TypeVar("Scalar", bound=np.generic)
 
@@ -58,11 +61,11 @@ class QueueTable:
         `before` is the old position of each row. The rows listed in `new` get their values from the columns
         `made` instead.
         """
-        if len(new) == len(before):
+        if len(new) == len(before) and made:
             return QueueTable(made)
         columns = {name: column[before] for name, column in self._columns.items()}
-        for name, column in columns.items():
-            column[new] = made[name]
+        for name, column in made.items():
+            columns[name][new] = column
         return QueueTable(columns)
 
 
@@ -156,8 +159,8 @@ class WaitingQueue:
         """Update the table to the jobs that are pending now."""
         if jobs is not self.jobs:
             before = old_positions(self.jobs, jobs, _id)
-            new = np.flatnonzero(before == NEW)
-            made = self._rows([jobs[at] for at in new.tolist()])
+            new: Ints = (before == NEW).nonzero()[0]
+            made = self._rows([jobs[at] for at in new.tolist()]) if len(new) else {}
             self.jobs, self.table = jobs, self.table.follow(before, new, made)
 
     def tres(self, job: PendingJob) -> Tres:
@@ -269,9 +272,20 @@ def _column(values: Sequence[float], kind: type[Scalar]) -> npt.NDArray[Scalar]:
 
 def _mostly(usual: object, count: int, others: Iterable[tuple[int, object]]) -> Column:
     """Return a column of length `count` in which only a few rows differ from the usual value."""
+    others = list(others)
+    if not others:
+        return _usual(usual, count) if count <= FEW_ROWS else np.full(count, usual)
     column = np.full(count, usual)
     for at, value in others:
         column[at] = value
+    return column
+
+
+@functools.lru_cache(maxsize=256, typed=True)
+def _usual(value: object, count: int) -> Column:
+    """Return a column with one value in all rows. It is shared, so nobody may modify it."""
+    column = np.full(count, value)
+    column.flags.writeable = False
     return column
 
 
