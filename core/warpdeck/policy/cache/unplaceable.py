@@ -38,9 +38,6 @@ class UnplaceableClasses:
         be reduced.
         """
 
-    def __len__(self) -> int:
-        return len(self.block_reasons)
-
     def follow(
         self, representatives: Sequence[PendingJob], find: Callable[[PendingJob], BlockReason | None]
     ) -> None:

@@ -9,10 +9,13 @@ The module is pure: it reads no clock and does no I/O.
 
 from __future__ import annotations
 
+import numpy as np
+
 from warpdeck.policy.cache.pass_cache import PassCache
 from warpdeck.policy.input.view import PlannerView
 from warpdeck.policy.preemption.preemption import may_preempt_at_all
 from warpdeck.policy.reservations.resource_pool import screen
+from warpdeck.policy.resources.cluster import CPUS
 
 
 def starts_nothing(cache: PassCache, view: PlannerView, now: float) -> bool:
@@ -24,10 +27,13 @@ def starts_nothing(cache: PassCache, view: PlannerView, now: float) -> bool:
     free_now = cluster_table.free_now
     if free_now is None or view.reservations or cluster_table.has_suspended:
         return False
-    if cache.settings.backfill == "conservative" or len(unplaceable) != len(queue.representatives):
+    if cache.settings.backfill == "conservative" or may_preempt_at_all(view, cache.settings):
         return False
-    if may_preempt_at_all(view, cache.settings):
-        return False
-    may_fit = screen(free_now, cluster_table.classes.lower_bounds())
-    blocked = unplaceable.blocked_now(may_fit)
-    return bool(blocked[queue.table["class"]].all())
+    free_cpus = int(np.maximum(free_now[CPUS], 0).sum())
+    blocked = queue.by_class["cpus"] > free_cpus
+    class_ids = queue.table["class"]
+    if blocked[class_ids].all():
+        return True
+    known = unplaceable.blocked_now(screen(free_now, cluster_table.classes.lower_bounds()))
+    blocked[: len(known)] |= known
+    return bool(blocked[class_ids].all())
