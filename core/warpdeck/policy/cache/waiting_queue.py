@@ -99,6 +99,10 @@ class WaitingQueue:
         """Each request with the TRES that it counts, without licenses. Requests are distinguished by
         identity.
         """
+        self.request_parts: tuple[object, list[tuple[float, float]]] = None, []
+        """Cache of the priorities: the nodes of the view for which it is valid, and for each request the parts
+        of the priority for its size and its TRES.
+        """
         self._requests: Numbering[int] = Numbering()
         none: Ints = np.zeros(0, dtype=np.int64)
         self.by_class: dict[str, Ints] = dict.fromkeys(

@@ -117,9 +117,7 @@ class Ranking:
         fairshares = np.array([self._fairshare(account, user) for account, user, _ in queue.persons.keys])
         parts = np.array([self._partition(named) for named in queue.partitions.keys])
         qos = np.array([self._of_qos(name) for name in queue.qos.keys])
-        requests = [self._parts(counts) for _, counts in queue.requests]
-        sizes = np.array([size for size, _ in requests])
-        tres = np.array([sum(each.values()) for _, each in requests])
+        sizes, tres = np.array(self._parts_of_requests(queue)).reshape(-1, 2).T
         class_id, request = table["class"], queue.by_class["request"][table["class"]]
         partition = queue.by_class["partition"][class_id]
         found: Floats = (
@@ -129,6 +127,16 @@ class Ranking:
             + qos[table["qos"]]
             + tres[request]
         )
+        return found
+
+    def _parts_of_requests(self, queue: WaitingQueue) -> list[tuple[float, float]]:
+        """Return the parts for the size and the TRES of each request. The queue keeps them from pass to pass."""
+        if queue.request_parts[0] is not self._nodes:
+            queue.request_parts = self._nodes, []
+        found = queue.request_parts[1]
+        for _, counts in queue.requests[len(found) :]:
+            size, tres = self._parts(counts)
+            found.append((size, sum(tres.values())))
         return found
 
     def _ages(self, eligible_unix: Floats) -> Floats:
