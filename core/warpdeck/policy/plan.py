@@ -29,6 +29,7 @@ from warpdeck.policy.input.view import PendingJob, PlannerView
 from warpdeck.policy.placement.pending_reason import own_pending_reason
 from warpdeck.policy.priority.priority import Ranking, in_order
 from warpdeck.policy.priority.queue_order import queue_order
+from warpdeck.policy.priority.wait_guard import NOT_GUARDED, guard_keys
 from warpdeck.policy.resources.cluster import Ints, Mask, rows_of
 from warpdeck.policy.scheduler.idle_pass import starts_nothing
 from warpdeck.policy.scheduler.resuming import resumptions
@@ -166,6 +167,9 @@ def _decide(view: PlannerView, now: float, *, cache: PassCache, trial_job: JobId
     table = cache.queue.table if every else cache.queue.table.of(rows)
     order_keys = queue_order(table, cache.queue, cache.cluster_table, view, now)
     current.reserved.protect(min(order_keys.starved_count, settings.overdue_reservations))
+    guarded = guard_keys(table, now, settings)
+    if guarded is not None:
+        current.reserved.guard(table.where(guarded < NOT_GUARDED))
     has_claim: Mask = table["claim_until_unix"] > now
     order = in_order(
         table,
@@ -174,6 +178,7 @@ def _decide(view: PlannerView, now: float, *, cache: PassCache, trial_job: JobId
         has_claim=has_claim,
         priorities=priorities if every else priorities[rows],
         order_keys=order_keys.keys,
+        guard_keys=guarded,
     )
     order = order if every else rows[order]
     remaining = main_pass(current, order)

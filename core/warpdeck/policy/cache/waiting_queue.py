@@ -55,6 +55,11 @@ class QueueTable:
         """Return a table restricted to these rows."""
         return QueueTable(self._columns, rows)
 
+    def where(self, mask: Mask) -> QueueTable:
+        """Return a table restricted to the rows of the mask."""
+        rows: Ints = mask.nonzero()[0]
+        return QueueTable(self._columns, rows if self._rows is None else self._rows[rows])
+
     def follow(self, before: Ints, new: Ints, made: dict[str, Column]) -> QueueTable:
         """Return an updated table.
 

@@ -187,12 +187,14 @@ def in_order(
     has_claim: Mask,
     priorities: Ints,
     order_keys: Floats,
+    guard_keys: Floats | None,
 ) -> Ints:
     """Return the positions of these rows in the order in which jobs are tried.
 
     The sort keys are partition tier, right to preempt, priority, queue order, eligible time and id. Jobs that
     may preempt come before jobs that may not. Jobs for which others were just preempted (`has_claim`) come
-    first. Otherwise another job could take the resources freed for them, and they would preempt more jobs.
+    first. Otherwise another job could take the resources freed for them, and they would preempt more jobs. Guarded
+    jobs come next (see `wait_guard`).
     """
     keys: list[Ints | Floats] = [table["id"], table["eligible_unix"], order_keys, -priorities]
     rights = {qos.name: max(1, qos.priority) for qos in view.qos if qos.preempts}
@@ -203,6 +205,8 @@ def in_order(
     if tiers:
         named = [tier(each, tiers, queue.settings) for each in queue.partitions.keys]
         keys.append(-np.array(named, dtype=np.int64)[queue.by_class["partition"]][table["class"]])
+    if guard_keys is not None:
+        keys.append(guard_keys)
     keys.append(np.where(has_claim, 0, 1))
     keys[2:] = [key for key in keys[2:] if len(key) and (key != key[0]).any()]
     order: Ints = np.lexsort(keys)
