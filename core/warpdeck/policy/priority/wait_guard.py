@@ -6,6 +6,9 @@ interval in which it fits, on particular nodes. So from the pass in which a job 
 only moves to an earlier time, as long as no node fails and no older guarded job takes other nodes than it had
 reserved. A wide job is treated in the same way: the machine drains for it.
 
+With `keep_reserved`, jobs that already have a reserved start are guarded too, and come first, in the order of these
+times. So a change of the order takes no reserved start back.
+
 With conservative backfill no job is guarded, because all jobs have reservations that nobody delays.
 
 The module is pure: it reads no clock and does no I/O.
@@ -29,13 +32,20 @@ def guard_keys(table: QueueTable, now: float, settings: PlannerSettings) -> Floa
 
     None if no job is guarded.
     """
-    if settings.wait_bound_s is None or settings.backfill == "conservative" or not len(table):
+    bound_s = np.inf if settings.wait_bound_s is None else settings.wait_bound_s
+    if (bound_s == np.inf and not settings.keep_reserved) or settings.backfill == "conservative":
         return None
     eligible_unix: Floats = table["eligible_unix"]
-    guarded = rows_of(eligible_unix < now - settings.wait_bound_s)
+    is_guarded = eligible_unix < now - bound_s
+    reserved_unix: Floats = np.full(len(table), np.inf)
+    if settings.keep_reserved:
+        reserved_unix = table["reserved_unix"]
+        is_guarded |= reserved_unix < np.inf
+    guarded = rows_of(is_guarded)
     if not len(guarded):
         return None
-    oldest = guarded[np.lexsort((table["id"][guarded], eligible_unix[guarded]))][:MAX_GUARDED]
+    by = (table["id"][guarded], eligible_unix[guarded], reserved_unix[guarded])
+    oldest = guarded[np.lexsort(by)][:MAX_GUARDED]
     keys: Floats = np.full(len(table), NOT_GUARDED)
     keys[oldest] = np.arange(len(oldest))
     return keys
