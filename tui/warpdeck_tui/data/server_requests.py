@@ -55,6 +55,7 @@ ORDERS: dict[str, type[OnJobs]] = {
     "hold": requests.Hold,
     "release": requests.Release,
     "requeue": requests.Requeue,
+    "pause": requests.Pause,
 }
 
 
