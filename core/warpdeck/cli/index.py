@@ -32,6 +32,7 @@ GROUPS = {
         "share": ("policy", "show accounts: shares, usage and fair-share factors"),
         "logs": ("jobs", "print a job's output; -f follows it"),
         "metrics": ("metrics", "plot the resource usage of a job or a node"),
+        "runs": ("runs", "compare runs: parameters and metrics as columns"),
         "snapshot": ("jobs", "show or compare the code snapshots of jobs"),
     },
     "change jobs": {

@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from warpdeck_tui.widgets.log.ansi import without_escapes
+from warpdeck.base.escapes import without_escapes
 
 MAX_NAMES = 60
 """Largest number of names in one log. Programs that print a thousand are not analyzed by eye."""
