@@ -89,6 +89,8 @@ class Scheduler(Table, frozen=True, kw_only=True):
     preempt_mode: Literal["requeue", "suspend", "cancel"] = "requeue"
     preempt_grace_s: WholeSeconds = 30
     preempt_exempt_s: WholeSeconds = 0
+    pause_grace_s: WholeSeconds = 120
+    """Seconds in which a job that is paused may save its work, unless it asked for a time with --signal."""
     suspend_keeps_gpus: bool = True
     reclaim: bool = True
     """Accounts may preempt jobs of others to get back resources of their quota."""
