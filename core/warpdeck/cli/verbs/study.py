@@ -165,6 +165,7 @@ VERBS = (
         "Search the best parameters of a program with Optuna. Each trial is a job.\n"
         "The record of jobs is the only state of a study, so a study that was killed goes on with the same command.",
         notes=EXAMPLE,
+        examples=("warpdeck study run study.toml", "warpdeck study show study.toml"),
         subverbs=(
             Verb(
                 "run",
