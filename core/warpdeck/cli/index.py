@@ -39,10 +39,12 @@ GROUPS = {
         "cancel": ("orders", "cancel jobs, or send them a signal"),
         "hold": ("orders", "hold waiting jobs so that they do not start"),
         "release": ("orders", "release held jobs"),
+        "pause": ("orders", "let jobs save their work, free their GPUs, and put them back in the queue"),
         "suspend": ("orders", "suspend running jobs (admins)"),
         "resume": ("orders", "resume suspended jobs (admins)"),
         "requeue": ("orders", "stop jobs and put them back in the queue"),
         "rerun": ("submit", "submit a job again with the same code"),
+        "study": ("study", "search the best parameters of a program with Optuna"),
     },
     "the cluster": {
         "partitions": ("policy", "list partitions: nodes, limits and access"),

@@ -51,6 +51,7 @@ ORDERS: dict[str, type[OnJobs]] = {
     "hold": requests.Hold,
     "release": requests.Release,
     "requeue": requests.Requeue,
+    "pause": requests.Pause,
 }
 
 
