@@ -13,6 +13,7 @@
     Job          a job of a Client: wait, cancel, logs, output, state, why, metrics, snapshot
     AsyncClient  the same for asyncio, with AsyncJob
     Executor     runs functions as jobs, with the interface of concurrent.futures; its futures are CallFutures
+    log          prints metrics that the app draws and `warpdeck runs` lists
     Outcome      how a job ended: ok, exit_code, rows (one for each task), check()
     JobFailed    raised by check(), and by a call whose job failed
     UserError    any other refusal, in one sentence, with the next step in `hint`; both are WarpdeckErrors
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from warpdeck.library.client import Client as Client
     from warpdeck.library.client import Job as Job
     from warpdeck.library.executor import Executor as Executor
+    from warpdeck.library.metric_log import log as log
     from warpdeck.library.outcome import JobFailed as JobFailed
     from warpdeck.library.outcome import Outcome as Outcome
 
@@ -47,6 +49,7 @@ __all__ = [
     "Outcome",
     "UserError",
     "WarpdeckError",
+    "log",
 ]
 
 _HOMES = {
@@ -60,6 +63,7 @@ _HOMES = {
     "Outcome": "library.outcome",
     "UserError": "base.errors",
     "WarpdeckError": "base.errors",
+    "log": "library.metric_log",
 }
 """Maps public names to their modules."""
 

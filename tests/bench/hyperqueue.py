@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from .jobs import TASKS
+from .jobs import TASKS, TRUE
 
 
 def main(folder: Path) -> int:
@@ -18,7 +18,7 @@ def main(folder: Path) -> int:
     hyperqueue: Any = importlib.import_module("hyperqueue")
     cluster: Any = importlib.import_module("hyperqueue.cluster")
     script = folder / "true.sh"
-    script.write_text("#!/bin/sh\ntrue\n")
+    script.write_text(TRUE)
     script.chmod(0o755)
     (folder / "out").mkdir()
     config = cluster.WorkerConfig(cores=os.cpu_count())

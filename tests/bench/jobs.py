@@ -21,6 +21,7 @@ STARTS = 21
 TASKS = 1000
 ARRAYS = 5
 """Number of arrays; the rate varies on a machine that is not idle."""
+TRUE = "#!/bin/bash\ntrue\n"
 SUBMISSIONS = 10_000
 CONNECTIONS = 4
 WINDOW = 64
@@ -31,16 +32,17 @@ PRINT_TIME = "#!/bin/sh\nexec date +%s.%N\n"
 
 LOCAL_START = Line("submit to running, agent of this machine", "ms", budget=30, slurm="start")
 SSH_START = Line("submit to running, agent over SSH", "ms", budget=30, slurm="start")
-STEP = Line("`srun true`, wall", "ms", slurm="run")
-RUN = Line("`warpdeck run true`, wall", "ms", slurm="run")
+STEP = Line("`srun true`, exec to exit", "ms", slurm="run")
+RUN = Line("`warpdeck run true`, exec to exit", "ms", budget=50, slurm="run")
 ARRAY = Line(
-    f"array of {TASKS:,} `true`, logs and accounting on",
+    f"`submit --wait`, array of {TASKS:,} bash scripts",
     "/s",
-    budget=500,
+    budget=1000,
     more_is_better=True,
     slurm="array",
     hyperqueue="array",
 )
+WIRE_ARRAY = Line("the same over an open connection, without code", "/s", more_is_better=True)
 SUBMIT = Line(
     f"{SUBMISSIONS:,} submissions, each durable", "/s", budget=5000, more_is_better=True, slurm="submit"
 )
@@ -88,14 +90,37 @@ def console_script() -> list[str]:
 
 
 def array_rates(rig: Rig) -> Measured:
-    """Return tasks per second of consecutive arrays, from the submission to the end of the last task."""
-    return Measured([array_rate(rig, f"array{number}") for number in range(ARRAYS)])
+    """Return tasks per second of consecutive `warpdeck submit --wait`, from exec to exit, with a log for each task."""
+    script = rig.submit_dir / "true.sh"
+    script.write_text(TRUE)
+    found = []
+    for number in range(ARRAYS):
+        logs = rig.submit_dir / f"logs/{number}"
+        argv = [
+            *console_script(),
+            "submit",
+            "--wait",
+            f"--array=1-{TASKS}",
+            "-o",
+            f"{logs}/%a.out",
+            str(script),
+        ]
+        begun = time.perf_counter()
+        subprocess.run(argv, env=rig.home.environ, cwd=rig.submit_dir, check=True, stdout=subprocess.DEVNULL)
+        found.append(TASKS / (time.perf_counter() - begun))
+        assert len(list(logs.iterdir())) == TASKS, "every task has its log"
+    return Measured(found)
 
 
-def array_rate(rig: Rig, folder: str) -> float:
+def wire_array_rates(rig: Rig) -> Measured:
+    """Return tasks per second of consecutive arrays, from the controller's time of submission to its last end."""
+    return Measured([wire_array_rate(rig, f"array{number}") for number in range(ARRAYS)])
+
+
+def wire_array_rate(rig: Rig, folder: str) -> float:
     """Return the rate of one array. Each of its tasks writes an output file."""
     ranges = [[1, TASKS, 1]]
-    job = rig.submit("#!/bin/sh\ntrue\n", array={"ranges": ranges}, output=f"{folder}/%a.out")
+    job = rig.submit(TRUE, array={"ranges": ranges}, output=f"{folder}/%a.out")
     rig.wait_until_idle()
     rows = rig.rows(job, limit=TASKS)
     assert len(rows) == TASKS, f"{len(rows)} rows of {TASKS}"
@@ -151,6 +176,7 @@ def measure(table: Table, rig: Rig) -> None:
     table.add(STEP, srun_true(rig))
     table.add(RUN, run_true(rig))
     table.add(ARRAY, array_rates(rig))
+    table.add(WIRE_ARRAY, wire_array_rates(rig))
     accepted, memory = big_array(rig)
     table.add(BIG_TIME, accepted)
     table.add(BIG_MEMORY, memory)

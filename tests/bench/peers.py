@@ -24,7 +24,8 @@ from tempfile import TemporaryDirectory
 from tests.support.waiting import eventually
 
 from . import cycle
-from .jobs import BIG_ARRAY, PRINT_TIME, time_of
+from .jobs import BIG_ARRAY, PRINT_TIME, TRUE, time_of
+from .login import login_environment
 from .loopback import free_port
 from .table import PeerReadings, timed
 
@@ -83,8 +84,8 @@ class _Slurm:
     def __init__(self, folder: Path, environ: dict[str, str]) -> None:
         self._out = folder / "out"
         self._out.mkdir(exist_ok=True)
-        self._environ = environ
-        self._true_script = _script(folder / "true.sh", "#!/bin/sh\ntrue\n")
+        self._environ = {**login_environment(), **environ}
+        self._true_script = _script(folder / "true.sh", TRUE)
         self._time_script = _script(folder / "time.sh", PRINT_TIME)
 
     def readings(self) -> PeerReadings:
@@ -170,6 +171,7 @@ def hyperqueue() -> PeerReadings:
     with TemporaryDirectory(prefix="wdq", dir="/tmp") as folder:
         output_text = subprocess.run(
             [sys.executable, "-m", "tests.bench.hyperqueue", folder],
+            env={**os.environ, **login_environment()},
             check=True,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

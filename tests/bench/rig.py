@@ -1,4 +1,7 @@
-"""A home with a controller that the benchmarks query over one open connection, as the app does."""
+"""A home with a controller, for commands as users type them and for requests over one open connection.
+
+Commands run with the environment of a login (see `login`), in a folder that is a git repository, as those of users do.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,8 @@ from tests.support.waiting import eventually
 from warpdeck.base.paths import Paths
 from warpdeck.client.blocking_client import SyncClient
 
+from .login import login_environment, make_project
+
 TICKS_A_SECOND = 100
 """Unit of utime and stime in /proc/PID/stat."""
 
@@ -24,10 +29,11 @@ class Rig:
 
     def __init__(self, folder: Path, **environ: str) -> None:
         self.folder = folder
-        self.home = Home(folder / "home", **environ)
+        self.home = Home(folder / "home", **{**login_environment(), **environ})
         self.home.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed program has compiled bytecode
         self.submit_dir = folder / "out"
         self.submit_dir.mkdir()
+        make_project(self.submit_dir)
         self._client: SyncClient | None = None
 
     @property

@@ -19,7 +19,9 @@ from .jobs import console_script
 from .rig import Rig, cpu_percent
 from .table import Line, Measured, Table
 
-FIRST_PAINT = Line("app: exec to the first row of the queue", "ms", budget=500)
+FIRST_PAINT = Line("`warpdeck`, exec to the first row of the queue", "ms", budget=300)
+DEMO_FRAME = Line("`warpdeck demo`, exec to its first words", "ms", budget=400)
+DEMO_QUEUE = Line("`warpdeck demo`, exec to a filled queue", "ms", budget=1000)
 IDLE_CPU = Line("app, idle, one job in the queue, CPU of one core", "%", budget=1)
 IDLE_S, SETTLE_S = 60.0, 8.0
 """Seconds of the measurement, and seconds before it in which the app loads the rest of its modules."""
@@ -29,6 +31,9 @@ PROMPT = Line("app: key `i` to the shell's prompt, agent over SSH", "ms", budget
 PROMPT_MARK = "wdprompt> "
 PATIENCE_S = 20.0
 RUNS = 7
+DEMO_RUNS = 5
+DEMO_WORDS, DEMO_ROW = b"demo", b"RUNNING"
+"""Parts of the progress line at the start of the demo, and of the first running job in its queue."""
 
 
 def first_paint(rig: Rig) -> Measured:
@@ -37,6 +42,19 @@ def first_paint(rig: Rig) -> Measured:
     found = [_paint(rig) for _ in range(RUNS + 1)]
     rig.client.call("cancel", jobs=[str(job)])
     return Measured(found[1:])
+
+
+def demo_start(rig: Rig) -> tuple[Measured, Measured]:
+    """Measure milliseconds to the first words of the demo, and to the rows of its queue."""
+    words, rows = [], []
+    for _ in range(DEMO_RUNS):
+        begun = time.perf_counter()
+        with forked_app([*console_script(), "demo"], rig.home.environ) as (_, terminal):
+            _read_until(terminal, DEMO_WORDS)
+            words.append((time.perf_counter() - begun) * 1e3)
+            _read_until(terminal, DEMO_ROW)
+            rows.append((time.perf_counter() - begun) * 1e3)
+    return Measured(words), Measured(rows)
 
 
 def idle_cpu(rig: Rig) -> Measured:
@@ -120,4 +138,6 @@ def _read_until(terminal: int, mark: bytes) -> None:
 
 def measure(table: Table, rig: Rig) -> None:
     table.add(FIRST_PAINT, first_paint(rig))
+    for line, found in zip((DEMO_FRAME, DEMO_QUEUE), demo_start(rig), strict=True):
+        table.add(line, found)
     table.add(IDLE_CPU, idle_cpu(rig))

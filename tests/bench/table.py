@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-COLUMNS = ("quantity", "median", "n", "budget", "", "Slurm", "HyperQueue")
-WIDTHS = (50, 14, 5, 12, 5, 22, 22)
+COLUMNS = ("quantity", "median", "spread", "n", "budget", "", "Slurm", "HyperQueue")
+WIDTHS = (50, 12, 14, 4, 9, 5, 20, 20)
 NOT_INSTALLED = "not installed"
 
 
@@ -23,6 +23,13 @@ class Measured:
     @property
     def median(self) -> float:
         return statistics.median(self.readings)
+
+    @property
+    def spread(self) -> str:
+        """The smallest and the largest reading, "" if there is only one."""
+        if len(self.readings) < 2:
+            return ""
+        return f"{_number(min(self.readings))}-{_number(max(self.readings))}"
 
 
 @dataclass(frozen=True)
@@ -79,6 +86,7 @@ class Table:
         cells = (
             line.what,
             f"{_number(value)} {line.unit}",
+            found.spread,
             str(len(found.readings)),
             budget,
             verdict,
@@ -139,7 +147,7 @@ def _number(value: float) -> str:
 def _row(cells: Sequence[str]) -> str:
     last = len(cells) - 1
     padded = [
-        cell.rjust(width) if index in (1, 2, 3) and last > 1 else cell.ljust(width)
+        cell.rjust(width) if index in (1, 2, 3, 4) and last > 1 else cell.ljust(width)
         for index, (cell, width) in enumerate(zip(cells, WIDTHS, strict=False))
     ]
     return "  ".join(padded).rstrip()

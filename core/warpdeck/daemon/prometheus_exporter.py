@@ -11,10 +11,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from prometheus_client.exposition import CONTENT_TYPE_LATEST
-
 from warpdeck.config import Config
-from warpdeck.controller.presenters.prometheus_gauges import GaugeCollector
 
 if TYPE_CHECKING:
     from warpdeck.controller.loop.change_listeners import ChangeListeners
@@ -102,6 +99,10 @@ class Exporter:
             return "404 Not Found", b"see /metrics\n"
         if self._scrapes >= MAX_SCRAPES:
             return "503 Service Unavailable", b"too many scrapes at once\n"
+        from warpdeck.controller.presenters.prometheus_gauges import (
+            GaugeCollector,
+        )  # Most sites have no scraper.
+
         self._scrapes += 1
         try:
             collector = GaugeCollector(
@@ -117,6 +118,8 @@ class Exporter:
 
 
 def _response(status: str, body: bytes) -> bytes:
+    from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
     kind = CONTENT_TYPE_LATEST if status.startswith("200") else "text/plain; charset=utf-8"
     head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
     return head.encode() + body

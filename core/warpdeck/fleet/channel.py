@@ -9,8 +9,6 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from typing import Any, Generic, Protocol, TypeVar
 
-import asyncssh
-
 from warpdeck.base.errors import RemoteError
 from warpdeck.ports.ports import LINK_BROKE, SAMPLE_S, PackedTree, StreamRequest, StreamSink
 from warpdeck_agent.wire import JSON, WireError, read_frame, split_data
@@ -138,7 +136,7 @@ class Channel:
             async with asyncio.timeout(HELLO_S):
                 _, payload = await read_frame(self._reader)
             welcome = decode(payload)
-        except (TimeoutError, asyncio.IncompleteReadError, OSError, asyncssh.Error, WireError) as error:
+        except (TimeoutError, asyncio.IncompleteReadError, OSError, WireError) as error:
             raise RemoteError(self._name, f"the agent does not answer: {error or 'time-out'}") from error
         if isinstance(welcome, wire.Refused):
             raise Superseded(self._name, welcome)
@@ -162,7 +160,7 @@ class Channel:
                 if processed_bytes > YIELD_BYTES:
                     processed_bytes = 0
                     await asyncio.sleep(0)
-        except (asyncio.IncompleteReadError, OSError, asyncssh.Error, WireError) as error:
+        except (asyncio.IncompleteReadError, OSError, WireError) as error:
             raise RemoteError(self._name, self._frames.abort_reason or f"connection lost: {error}") from error
         finally:
             self._streams.end_all()

@@ -14,8 +14,6 @@ import random
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-import asyncssh
-
 from warpdeck.base.controller_starts import SiteIdentity, supersedes
 from warpdeck.base.errors import RemoteError, UserError, WarpdeckError
 from warpdeck.base.paths import Paths
@@ -37,12 +35,11 @@ from warpdeck_agent.wire.paths import folder_containing
 from .backoff import backoff_s
 from .calls import CallServer, accept_call
 from .channel import PROBE_S, Channel, Superseded
-from .deploy import Progress, connect_ssh
 from .local import connect_local
 from .memory_trim import BurstCounter, MemoryTrimmer
 from .node_connection import NodeConnection
 from .token_bucket import PAUSE_S, TREE_BYTES
-from .transport import Transport
+from .transport import Progress, Transport
 from .userfiles import UserFiles
 
 log = logging.getLogger("warpdeck.fleet")
@@ -57,7 +54,7 @@ Together they take a second or two of CPU time, far less than the time-out of a 
 MAX_REPLACEMENTS = 3
 """Maximum number of agents of other builds that are replaced within one attempt."""
 
-_EXPECTED = (WarpdeckError, OSError, asyncssh.Error)
+_EXPECTED = (WarpdeckError, OSError)
 """Errors that end a link. Any other error is a bug in warpdeck, and it also ends only the link."""
 
 
@@ -393,6 +390,8 @@ class AgentFleet:
             return await connect_local(
                 self._paths, hostname, claim=lambda machine: self._claim(link, machine)
             )
+        from .ssh.deploy import connect_ssh  # It loads asyncssh, which is large.
+
         return await connect_ssh(
             link.node.target,
             self._paths,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 import msgspec
@@ -34,6 +34,9 @@ class Transport(msgspec.Struct, frozen=True, kw_only=True):
     address: str = ""
     """The address of the node to which the connection was made; "" if unknown."""
 
+
+Progress = Callable[[str], Awaitable[None]]
+"""A function that shows a step of a connection to the administrator who waits for it."""
 
 ClaimMachine = Callable[[str], None]
 """A function that records a machine's name before the agent is started there.

@@ -19,8 +19,9 @@ from warpdeck.base import standby_files
 from warpdeck.base.errors import RemoteError, UserError
 from warpdeck.base.paths import Paths
 from warpdeck.base.shared_home import is_open_to_all
-from warpdeck.fleet.deploy import MAX_NOISE_LINES, STEP_S, Progress
-from warpdeck.fleet.ssh import connect
+from warpdeck.fleet.ssh.connect import connect
+from warpdeck.fleet.ssh.deploy import MAX_NOISE_LINES, STEP_S
+from warpdeck.fleet.transport import Progress
 from warpdeck.store.batch_log import BatchLog, Position, read_position
 from warpdeck.store.log_control import LogControl
 from warpdeck.store.schema import MIGRATIONS
@@ -36,15 +37,6 @@ TRANSFER_FILE = "standby-copy.db"
 """The full copy in the controller's home while it is sent."""
 MAX_AT_ONCE = 200
 """Maximum number of batches that are written before the connection is drained."""
-
-
-class Superseded(UserError):
-    """The standby has taken over. `host` is its name."""
-
-    def __init__(self, host: str, reason: str) -> None:
-        hint = f"use warpdeck on {host}; `warpdeck standby` there makes this machine its standby"
-        super().__init__(reason, hint, code=standby_files.MOVED)
-        self.host = host
 
 
 class StandbyConnection:
@@ -88,7 +80,7 @@ class StandbyConnection:
             case Greeting():
                 self._greeting, self._present = answer, dict(answer.files)
             case Refused() if answer.successor:
-                raise Superseded(answer.successor, answer.reason)
+                raise messages.Superseded(answer.successor, answer.reason)
             case Refused():
                 raise UserError(f"{self._target}: {answer.reason}", answer.hint)
             case messages.Trouble():

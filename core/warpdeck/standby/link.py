@@ -14,23 +14,25 @@ import os
 import random
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-import asyncssh
 import msgspec
 
 from warpdeck.base import standby_files
 from warpdeck.base.errors import RemoteError, UserError, WarpdeckError
 from warpdeck.base.paths import Paths
 from warpdeck.fleet.backoff import backoff_s
-from warpdeck.fleet.deploy import Progress
+from warpdeck.fleet.transport import Progress
 from warpdeck.protocol.requests import StandbySet
 from warpdeck.protocol.site_rows import StandbyMode, StandbyRow, StandbyState
 from warpdeck.store.batch_log import BatchLog
 from warpdeck.store.log_control import LogControl
 
-from .connection import StandbyConnection, Superseded, open_connection
-from .messages import MessageError
+from .messages import MessageError, Superseded
 from .relayed_clients import ServeClient
+
+if TYPE_CHECKING:
+    from .connection import StandbyConnection
 
 log = logging.getLogger("warpdeck.standby")
 
@@ -46,7 +48,7 @@ FAREWELL_S = 5.0
 """Seconds in which the last batches reach the standby when the controller stops."""
 ASK_S = 10.0
 """Seconds that a starting controller waits for the answer whether its standby has taken over."""
-_EXPECTED = (WarpdeckError, OSError, asyncssh.Error, MessageError, TimeoutError)
+_EXPECTED = (WarpdeckError, OSError, MessageError, TimeoutError)
 
 
 class StandbySettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -272,6 +274,8 @@ class StandbyLink:
         progress: Progress | None = None,
         only_asks: bool = False,
     ) -> StandbyConnection:
+        from .connection import open_connection  # It loads asyncssh, which is large.
+
         return await open_connection(
             settings.target,
             settings.home,

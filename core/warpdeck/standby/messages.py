@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import msgspec
 
+from warpdeck.base.errors import UserError
+from warpdeck.base.standby_files import MOVED
+
 READY = "WARPDECK-STANDBY READY"
 """The line that the receiver prints before its first message. Shell startup files may print other lines before it."""
 LENGTH_BYTES = 4
@@ -156,6 +159,15 @@ _ANSWER: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
 
 class MessageError(Exception):
     """The other side sent something that is no message."""
+
+
+class Superseded(UserError):
+    """The standby has taken over. `host` is its name."""
+
+    def __init__(self, host: str, reason: str) -> None:
+        hint = f"use warpdeck on {host}; `warpdeck standby` there makes this machine its standby"
+        super().__init__(reason, hint, code=MOVED)
+        self.host = host
 
 
 def packed(message: StandbyMessage) -> bytes:

@@ -16,7 +16,6 @@ import re
 import shlex
 import sys
 import tarfile
-from collections.abc import Awaitable, Callable
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -25,14 +24,14 @@ import asyncssh
 import msgspec
 
 from warpdeck.base.errors import RemoteError, UserError
-from warpdeck.fleet.deploy import run_command
+from warpdeck.fleet.ssh.deploy import run_command
+from warpdeck.fleet.transport import Progress
 
 OWN_PACKAGES = ("warpdeck", "warpdeck_tui", "warpdeck_agent")
 UPLOAD_S = 600.0
 """Seconds that the upload of the program may take."""
 CHUNK_BYTES = 256 * 1024
 _REQUIREMENT = re.compile(r"[A-Za-z0-9._-]+")
-Progress = Callable[[str], Awaitable[None]]
 
 PROBE = r"""
 set -f

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from warpdeck.base.errors import StoreError
 from warpdeck.base.paths import Paths
-from warpdeck.fleet.ssh import USER_KNOWN_HOSTS, private_keys
+from warpdeck.fleet.ssh.connect import USER_KNOWN_HOSTS, private_keys
 
 from .messages import PIECE_BYTES, FileGone, FilePiece
 

@@ -38,6 +38,8 @@ class LaunchEnd:
         """Why the node should be drained; "" if it should not."""
         self.grace_until = 0.0
         """End of the grace time of a launch that is being ended, on the monotonic clock."""
+        self.is_saving = False
+        """Whether the launch saves its work before it is ended."""
         self.termination_message: Optional[asyncio.Future[None]] = None
         """A future that is done when the reason for the end has been written to the launch's standard
         error.

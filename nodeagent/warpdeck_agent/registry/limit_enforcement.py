@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Optional, Protocol
 
 from warpdeck_agent.launch.background_tasks import BackgroundTasks
@@ -11,13 +12,15 @@ from warpdeck_agent.launch.signals import Signals
 from warpdeck_agent.launch.time_limit import TimeLimit
 from warpdeck_agent.wire.messages import SUSPENDED, Kill
 
+from .saving import deadline_unix
+
 GIB = 2**30
 
 
 class EndLaunch(Protocol):
-    """Ends a launch with TERM and, after the grace time, KILL."""
+    """Ends a launch with TERM and, after the grace time, KILL. With `saves`, it may save its work before."""
 
-    def __call__(self, launch: LocalLaunch, *, cause: str, grace_s: float) -> None: ...
+    def __call__(self, launch: LocalLaunch, *, cause: str, grace_s: float, saves: bool = False) -> None: ...
 
 
 class LimitEnforcement:
@@ -38,6 +41,9 @@ class LimitEnforcement:
             over=lambda: self._end(launch, cause="timeout", grace_s=launch.meta.grace_s),
         )
         launch.limit.run()
+        if launch.end.cause and (until := deadline_unix(launch)):
+            left_s = max(0.0, until - time.time())  # An earlier agent asked it to save its work.
+            self._end(launch, cause=launch.end.cause, grace_s=left_s, saves=True)
         if launch.meta.hold.watch_mem_bytes:
             self._memory.add(
                 WatchedProcesses(

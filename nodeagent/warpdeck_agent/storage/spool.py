@@ -9,8 +9,8 @@ Launches may have subfolders of their own.
   D/bin/ D/programs/         srun for jobs (see `job_programs`)
   D/jobs/table               a record for each launch (see `launch_table`)
   D/jobs/scripts/            the scripts of launches (see `scripts`)
-  D/jobs/<job>.<restarts>/   exists for few launches. Files of the agent: cause stopped warned forgotten
-                             steps/ (see `step_registry`). Files of the user: out err terminal/
+  D/jobs/<job>.<restarts>/   exists for few launches. Files of the agent: cause saving stopped warned
+                             forgotten steps/ (see `step_registry`). Files of the user: out err terminal/
   D/lib/                     pynvml's module, unpacked and compiled
   D/work/<workspace>/        checkouts; they stay after the job
   D/trees/<sha256>.tar.gz    packed snapshots

@@ -175,7 +175,7 @@ class Kill:
 
     With `signal`, only that signal is sent, once. `whom` selects all processes, the batch shell, or the
     programs that the shell runs. With a signal and the cause SUSPENDED or RESUMED, the clock of the time
-    limit stops or continues as well.
+    limit stops or continues as well. With `saves`, the job may first save its work (see `registry.saving`).
     """
 
     job_id: int
@@ -184,6 +184,7 @@ class Kill:
     grace_s: float = 30.0
     signal: int = 0
     whom: str = "all"
+    saves: bool = False
     t: Literal["kill"] = "kill"
 
 

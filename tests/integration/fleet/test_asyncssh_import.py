@@ -1,4 +1,4 @@
-"""The import of asyncssh at the start of a controller."""
+"""The import of asyncssh, which only the first contact of another host pays for."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 
 def started_programs(statement: str, folder: Path) -> set[str]:
@@ -28,10 +30,17 @@ def started_programs(statement: str, folder: Path) -> set[str]:
     return {each.suffix for each in folder.glob("started.*")}
 
 
-def test_a_controller_starts_without_a_search_for_compilers(short_tmp: Path) -> None:
-    assert started_programs("import warpdeck.daemon.controller_process, asyncssh", short_tmp) == set()
+def test_asyncssh_is_imported_without_a_search_for_compilers(short_tmp: Path) -> None:
+    assert started_programs("import warpdeck.fleet.ssh.deploy, asyncssh", short_tmp) == set()
+
+
+@pytest.mark.parametrize("process", ["controller_process", "gateway_process"])
+def test_a_process_starts_without_packages_that_few_sites_need(process: str) -> None:
+    code = f"import sys, warpdeck.daemon.{process}\nprint(*sys.modules)"
+    loaded = subprocess.check_output([sys.executable, "-c", code], text=True, timeout=60).split()
+    assert not {"asyncssh", "cryptography", "prometheus_client"} & set(loaded)
 
 
 def test_asyncssh_itself_searches_for_compilers_unless_liboqs_is_installed(short_tmp: Path) -> None:
-    """If this fails, `fleet/asyncssh_import.py` is no longer needed."""
+    """If this fails, `fleet/ssh/asyncssh_import.py` is no longer needed."""
     assert bool(started_programs("import asyncssh", short_tmp)) == (ctypes.util.find_library("oqs") is None)

@@ -12,7 +12,7 @@ import asyncssh
 import pytest
 
 from warpdeck.base.errors import RemoteError
-from warpdeck.fleet.deploy import MAX_OUTPUT_BYTES, CommandResult, run_command
+from warpdeck.fleet.ssh.deploy import MAX_OUTPUT_BYTES, CommandResult, run_command
 
 Process = asyncssh.SSHServerProcess[bytes]
 INPUT = b"echo hello\n"

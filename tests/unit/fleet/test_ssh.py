@@ -15,9 +15,9 @@ import pytest
 
 from warpdeck.base.errors import RemoteError, UserError
 from warpdeck.fleet.backoff import BACKOFF_FIRST_S, BACKOFF_LAST_S, backoff_s
-from warpdeck.fleet.deploy import PROBED
-from warpdeck.fleet.hostkeys import HostKey, HostKeyVerifier, KnownHosts
-from warpdeck.fleet.ssh import explain, parse_target
+from warpdeck.fleet.ssh.connect import explain, parse_target
+from warpdeck.fleet.ssh.deploy import PROBED
+from warpdeck.fleet.ssh.hostkeys import HostKey, HostKeyVerifier, KnownHosts
 from warpdeck.fleet.transport import agent_answer, start_result
 from warpdeck_agent.wire.frames import SENTINEL
 

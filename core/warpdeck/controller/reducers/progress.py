@@ -34,7 +34,7 @@ from warpdeck_agent.wire import messages as wire
 
 from . import hetjob_components, step_commands, unknown_launches
 from .allocations import RELEASED
-from .job_commands import end_job, requeue_job
+from .job_commands import end_job, kill_share, requeue_job
 from .launch_prefetch import promote_successor, take_over
 from .node_failures import drain_permanently, drain_until_passed
 from .suspension import correct_suspension
@@ -266,9 +266,7 @@ def _share_runs(txn: Transaction, job: Job, share: ShareStatus, job_report: wire
     if job_report.time_limit_s not in (-1.0, job.time_limit_s or 0.0):
         effects.append(LimitShare(node=share.node, job_id=job.id, restarts=job.restarts))
     if job.state is JobState.COMPLETING:
-        effects.append(
-            KillShare(node=share.node, job_id=job.id, restarts=job.restarts, cause=job.ending_cause)
-        )
+        effects.append(kill_share(txn, job, share.node, cause=job.ending_cause))
     elif job.state is JobState.CONFIGURING and all(part.phase != "launching" for part in job.shares):
         txn.put_job(
             replace(

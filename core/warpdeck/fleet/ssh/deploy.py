@@ -12,7 +12,6 @@ import contextlib
 import os
 import re
 import shlex
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import asyncssh
@@ -20,13 +19,20 @@ import msgspec
 
 from warpdeck.base.errors import RemoteError, UserError
 from warpdeck.base.paths import Paths
-from warpdeck_agent.wire.messages import SHARE_MACHINE
+from warpdeck.fleet.build import build_zipapp
+from warpdeck.fleet.transport import (
+    ClaimMachine,
+    Progress,
+    Transport,
+    agent_answer,
+    last_line,
+    machine_name,
+    start_result,
+)
+from warpdeck_agent.wire.environment import SHARE_MACHINE
 
-from .build import build_zipapp
-from .ssh import connect
-from .transport import ClaimMachine, Transport, agent_answer, last_line, machine_name, start_result
+from .connect import connect
 
-Progress = Callable[[str], Awaitable[None]]
 STEP_S = 60.0
 MAX_NOISE_LINES = 500
 """Maximum number of lines that the shell's startup files may print before the agent's first answer."""
@@ -67,6 +73,20 @@ class DeployTarget(msgspec.Struct, frozen=True, kw_only=True):
     """The address of the host to which the connection was made."""
 
 
+class AgentReader:
+    """The bytes of an agent."""
+
+    def __init__(self, stream: asyncssh.SSHReader[bytes]) -> None:
+        self._stream = stream
+
+    async def readexactly(self, n: int) -> bytes:
+        """Return the next `n` bytes. Raises asyncio.IncompleteReadError, or OSError if the connection broke."""
+        try:
+            return await self._stream.readexactly(n)
+        except asyncssh.Error as error:
+            raise ConnectionError(str(error)) from error
+
+
 class CommandResult(msgspec.Struct, frozen=True, kw_only=True):
     """Result of a remote command. `code` is None if a signal ended it."""
 
@@ -104,7 +124,7 @@ async def connect_ssh(
         connection.close()
         raise
     return Transport(
-        reader=process.stdout,
+        reader=AgentReader(process.stdout),
         writer=process.stdin,
         outgoing=process.stdin.channel,
         build=build,
