@@ -256,6 +256,7 @@ def build_settings(config: Config) -> PlannerSettings:
         queue_order=table.queue_order,
         overdue_share=table.overdue_share,
         overdue_reservations=table.overdue_reservations,
+        wait_bound_s=table.wait_bound,
         reservations=table.reservations,
         reservation_holds=table.reservation_holds,
         backfill_order=table.backfill_order,

@@ -72,6 +72,8 @@ class Scheduler(Table, frozen=True, kw_only=True):
 
     Only jobs that have waited at least as long as their predicted run time count.
     """
+    wait_bound: Limit = None
+    """A job that has waited longer goes before all others, with a reservation. Without a value there is no bound."""
     reservations: Count = 1
     reservation_holds: Literal["nodes", "start"] = "nodes"
     backfill_order: Literal["priority", "shortest"] = "shortest"

@@ -57,13 +57,16 @@ def lower_is_better(name: str) -> bool:
 
 
 def metric_names(runs: Sequence[RunData]) -> list[str]:
-    """Return the names of the metrics: those of most runs first, in the order of their interest."""
+    """Return the names of the metrics: those of most runs first, curves before single values, in the order of their interest."""
     counts: dict[str, int] = {}
+    curves: set[str] = set()
     for run in runs:
-        for name in run.readings:
+        for name, points in run.readings.items():
             counts[name] = counts.get(name, 0) + 1
+            if len(points) > 1:
+                curves.add(name)
     most = max(counts.values(), default=0)
-    return sorted(counts, key=lambda name: 2 * counts[name] < most)
+    return sorted(counts, key=lambda name: (2 * counts[name] < most, name not in curves))
 
 
 def number(text: str) -> float | None:

@@ -72,4 +72,6 @@ async def _metrics(source: RunSource, row: JobRow, channel: str) -> Readings:
         return {}
     parts = [Part(at_bytes, data) for at_bytes, data in pieces]
     end = row.end or time.time()
-    return await asyncio.to_thread(readings, parts, size_bytes=size_bytes, begin=row.start or end, end=end)
+    return await asyncio.to_thread(
+        readings, parts, size_bytes=size_bytes, begin=row.start or end, end=end, least_points=1
+    )
