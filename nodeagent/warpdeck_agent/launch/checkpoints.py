@@ -2,7 +2,7 @@
 
 A program announces a checkpoint by writing to or touching the file that WARPDECK_CHECKPOINT names, after the
 checkpoint is complete. The file belongs to the user and lies in the launch's folder. The agent reads its modification
-time, and nothing else of it. The times are kept in the agent's file `checkpoints`, for its successor.
+time, and nothing else of it; a time in the future is no checkpoint. The last times are kept in the agent's file `checkpoints`, for its successor.
 
 `goes_on_until` decides how long a launch may run beyond its limit, so that its next checkpoint is not lost. The time
 to the next checkpoint is learned from the times of the last ones.
@@ -27,6 +27,8 @@ LOOK_S = 2.0
 """Interval in seconds at which the agent looks for a new checkpoint."""
 LEARNED = 5
 """Number of the last intervals from which the next one is predicted. Older ones may be of another phase."""
+KEPT = LEARNED + 1
+"""Number of the last times that are kept."""
 LATE_FACTOR = 1.25
 """A checkpoint may come later than predicted by this factor of the interval."""
 
@@ -64,11 +66,12 @@ class Checkpoints:
     def look(self) -> float:
         """Look for a new checkpoint. Returns the time of the last one, or 0."""
         if self._meta.requeues_at_limit:
-            touched = min(self._folder.touched_at(FILE), time.time())
-            if touched > max(self.last_unix, self._meta.started_at):
-                self.times.append(touched)
+            touched = self._folder.touched_at(FILE)
+            if max(self.last_unix, self._meta.started_at) < touched <= time.time():
+                self.times = [*self.times, touched][-KEPT:]
+                text = "".join(f"{each!r}\n" for each in self.times)
                 with contextlib.suppress(OSError):  # on a full disk, only a later agent knows fewer of them
-                    self._folder.append(SEEN, repr(touched))
+                    self._folder.write(SEEN, text, durable=False)
         return self.last_unix
 
     def left_for_limit(self) -> bool:

@@ -97,6 +97,21 @@ def test_a_killed_agent_does_not_forget_the_checkpoints(agent: AgentProcess) -> 
     assert (report.cause, report.checkpoint_at) == ("timeout", job.checkpoint_at)
 
 
+def test_a_touch_with_a_time_in_the_future_is_no_checkpoint(agent: AgentProcess) -> None:
+    number = launch(
+        agent, "touch -d '+1 year' $WARPDECK_CHECKPOINT; exec sleep 1000", limit_s=3.0, limit_grace_s=LONG_S
+    )
+    report = agent.link.report(number, "exited")
+    assert (report.cause, report.checkpoint_at) == ("timeout", 0.0)
+
+
+def test_a_node_without_the_batch_script_waits_until_the_first_node_ends_the_job(agent: AgentProcess) -> None:
+    number = launch(agent, "", limit_s=1.0, limit_grace_s=2.0, grace_s=1.0, role="hold")
+    report = agent.link.report(number, "exited")
+    assert report.cause == "timeout"
+    assert report.ended_at - report.started_at >= 4.0
+
+
 def test_a_longer_limit_ends_the_wait_for_a_checkpoint(agent: AgentProcess) -> None:
     script = "sleep 3; touch $WARPDECK_CHECKPOINT; exec sleep 1000"
     number = launch(agent, script, limit_s=4.0, limit_grace_s=LONG_S)

@@ -13,7 +13,7 @@ from warpdeck.model.request import WarnSignal
 
 PENDING, TIMEOUT, COMPLETED = JobState.PENDING, JobState.TIMEOUT, JobState.COMPLETED
 CHECKPOINT = {"checkpoint_at": 900.0}
-AT_LIMIT = {"requeue_at_limit": True}
+AT_LIMIT: dict[str, Any] = {"requeue_at_limit": True}
 
 
 @pytest.mark.parametrize(
