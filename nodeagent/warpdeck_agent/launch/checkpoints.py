@@ -2,7 +2,8 @@
 
 A program announces a checkpoint by writing to or touching the file that WARPDECK_CHECKPOINT names, after the
 checkpoint is complete. The file belongs to the user and lies in the launch's folder. The agent reads its modification
-time, and nothing else of it; a time in the future is no checkpoint. The last times are kept in the agent's file `checkpoints`, for its successor.
+time, and nothing else of it; a time in the future is no checkpoint. The last times are kept in the agent's file
+`checkpoints`, for its successor.
 
 `goes_on_until` decides how long a launch may run beyond its limit, so that its next checkpoint is not lost. The time
 to the next checkpoint is learned from the times of the last ones.

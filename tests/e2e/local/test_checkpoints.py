@@ -60,6 +60,7 @@ def test_a_job_at_its_limit_continues_to_the_same_loss(
     elif killed == "agent":
         os.kill(lock_holder(home.path / "agent" / "agent.lock"), signal.SIGKILL)
     eventually(lambda: home.state(job) == "RUNNING", what="the job is known to run")
+    assert "at limit  returns to the queue after a checkpoint" in home.ok("show", str(job))
     home.request("job_update", jobs=[str(job)], change={"time_limit_s": 5})
     eventually(lambda: home.job(job)["restarts"] == 1, what="the job was requeued at its limit")
     eventually(lambda: home.state(job) == "RUNNING", what="the job runs again")

@@ -352,6 +352,8 @@ def finish(txn: Transaction, job: Job, *, ended_at: float) -> list[Effect]:
     )
     requeues = requeues and not hetjob_components.is_left(txn.state, job)
     if requeues:
+        if state is JobState.TIMEOUT:
+            txn.log(job.id, "returns to the queue at its time limit, because it has checkpointed")
         requeue_job(txn, _expedited(txn, ended))
         txn.log(job.id, f"requeued (start {job.restarts + 1})")
     return effects + hetjob_components.after_end(txn, ended, requeues=requeues)
