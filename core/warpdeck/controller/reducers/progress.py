@@ -23,7 +23,6 @@ from warpdeck.controller.events.events import (
     LimitShare,
     NodeWarning,
     Outcome,
-    Reported,
 )
 from warpdeck.controller.state.array_record_splitting import fold_back
 from warpdeck.controller.state.measurements import to_curve, to_own, to_usage
@@ -35,7 +34,6 @@ from warpdeck_agent.wire import messages as wire
 
 from . import hetjob_components, step_commands, unknown_launches
 from .allocations import RELEASED
-from .fencing import claim
 from .job_commands import end_job, kill_share, requeue_job
 from .launch_prefetch import promote_successor, take_over
 from .node_failures import drain_permanently, drain_until_passed
@@ -74,13 +72,7 @@ NOT_FOLLOWED = {
 """Reason why a job is neither followed nor ended."""
 
 
-def report(txn: Transaction, event: Reported) -> Outcome:
-    """Apply an agent's report on a launch. If the launch is outdated, it is ended or forgotten on the node."""
-    effects = (*apply_report(txn, event.name, event.report), *claim(txn, event.name))
-    return Outcome(effects=effects, replan=event.report.phase != "running" or _starts_are_awaited(txn))
-
-
-def _starts_are_awaited(txn: Transaction) -> bool:
+def starts_are_awaited(txn: Transaction) -> bool:
     """Return whether a waiting job may depend on the start of another job.
 
     A start affects no other waiting jobs.
@@ -214,6 +206,22 @@ def apply_report(txn: Transaction, name: NodeName, job_report: wire.JobReport) -
     if job_report.phase == "running":
         return _share_runs(txn, job, share, job_report)
     return _share_ended(txn, job, share, job_report)
+
+
+def lose_share(
+    txn: Transaction, job: Job, name: NodeName, message: str, *, cause: str = "node_fail"
+) -> list[Effect]:
+    """End a share that the node has lost or never had."""
+    gone = wire.JobReport(
+        job_id=job.id,
+        restarts=job.restarts,
+        phase="exited",
+        exit_code=1,
+        cause=cause,
+        message=message,
+        ended_at=txn.now,
+    )
+    return apply_report(txn, name, gone)
 
 
 def _handle_stale_report(job: Job | None, name: NodeName, job_report: wire.JobReport) -> list[Effect]:

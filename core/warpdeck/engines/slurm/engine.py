@@ -45,7 +45,7 @@ from .orders.orders import SlurmOrders
 from .output.job_links import JobLinks
 from .output.log_paths import LogFinder
 from .output.output import SlurmOutput
-from .processes.kept_sruns import KeptSruns
+from .processes.kept_commands import KeptCommands
 from .processes.output_files import remove_old
 from .processes.sessions import SlurmSessions
 from .processes.steps import SlurmSteps
@@ -345,7 +345,7 @@ def _waits(made: Gateway) -> SlurmWaits:
 def _steps(made: Gateway, programs: Programs) -> SlurmSteps:
     folder = os.path.join(made.paths.home, "steps")
     return SlurmSteps(
-        kept=KeptSruns(folder=folder, commands=made.commands, programs=programs),
+        kept=KeptCommands(folder=folder, commands=made.commands, programs=programs),
         cluster=made.cluster,
         waits=_waits(made),
         commands=made.commands,
