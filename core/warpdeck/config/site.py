@@ -73,6 +73,8 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     settings: PlannerSettings = PlannerSettings()
     grace_s: float = 30.0
     """Seconds between TERM and KILL when a job is ended."""
+    pause_grace_s: float = 120.0
+    """Seconds in which a job that is paused may save its work."""
     half_life_s: float | None = None
     shards_per_gpu: int = 0
     sends_mail: bool = False
@@ -178,6 +180,7 @@ def build_site(
         expedites=config.scheduler.expedited_requeue,
         settings=build_settings(config),
         grace_s=config.grace_s,
+        pause_grace_s=config.scheduler.pause_grace_s,
         half_life_s=config.fairshare.half_life,
         shards_per_gpu=config.gpus.shards_per_gpu,
         partitions=tuple(
@@ -253,6 +256,7 @@ def build_settings(config: Config) -> PlannerSettings:
         queue_order=table.queue_order,
         overdue_share=table.overdue_share,
         overdue_reservations=table.overdue_reservations,
+        wait_bound_s=table.wait_bound,
         reservations=table.reservations,
         reservation_holds=table.reservation_holds,
         backfill_order=table.backfill_order,

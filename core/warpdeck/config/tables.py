@@ -72,6 +72,8 @@ class Scheduler(Table, frozen=True, kw_only=True):
 
     Only jobs that have waited at least as long as their predicted run time count.
     """
+    wait_bound: Limit = None
+    """A job that has waited longer goes before all others, with a reservation. Without a value there is no bound."""
     reservations: Count = 1
     reservation_holds: Literal["nodes", "start"] = "nodes"
     backfill_order: Literal["priority", "shortest"] = "shortest"
@@ -87,6 +89,10 @@ class Scheduler(Table, frozen=True, kw_only=True):
     preempt_mode: Literal["requeue", "suspend", "cancel"] = "requeue"
     preempt_grace_s: WholeSeconds = 30
     preempt_exempt_s: WholeSeconds = 0
+    pause_grace_s: WholeSeconds = 120
+    """Seconds in which a job that is paused may save its work, unless it asked for a time with --signal."""
+    limit_grace_s: WholeSeconds = 300
+    """Seconds beyond its time limit in which a job with --requeue=limit may wait for its next checkpoint."""
     suspend_keeps_gpus: bool = True
     reclaim: bool = True
     """Accounts may preempt jobs of others to get back resources of their quota."""

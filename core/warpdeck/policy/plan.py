@@ -29,7 +29,9 @@ from warpdeck.policy.input.view import PendingJob, PlannerView
 from warpdeck.policy.placement.pending_reason import own_pending_reason
 from warpdeck.policy.priority.priority import Ranking, in_order
 from warpdeck.policy.priority.queue_order import queue_order
-from warpdeck.policy.resources.cluster import Ints, Mask
+from warpdeck.policy.priority.wait_guard import NOT_GUARDED, guard_keys
+from warpdeck.policy.resources.cluster import Ints, Mask, rows_of
+from warpdeck.policy.scheduler.idle_pass import starts_nothing
 from warpdeck.policy.scheduler.resuming import resumptions
 from warpdeck.policy.scheduler.rounds import backfill_pass, main_pass
 from warpdeck.policy.scheduler.scheduling_pass import SchedulingPass
@@ -47,9 +49,35 @@ def plan(
 
     `cache` may be passed from one call to the next. It makes passes faster and does not change the result. If
     `explain_only` is given, only these jobs get a pending reason, and expected starts are computed only for
-    jobs with a reservation. The decisions are the same.
+    jobs with a reservation. The decisions are the same. If it is empty and nothing can start, a plan with
+    EASY backfill does not contain the reserved starts either, because nobody needs them.
     """
-    decided = decide(view, now, settings, cache=cache)
+    cache = cache or PassCache()
+    view = cache.follow(view, settings)
+    if explain_only is not None and not explain_only and starts_nothing(cache, view, now):
+        return Plan(ends=tuple(_ready(cache.queue, now)[1]))
+    decided = _decide(view, now, cache=cache)
+    current = decided.current
+    pending_reasons: dict[JobId, PendingReason] = {}
+    ranks: dict[JobId, int] = {}
+    if explain_only is None or explain_only:
+        pending_reasons, ranks = _explained(view, decided, explain_only)
+    return Plan(
+        starts=tuple(current.starter.starts),
+        reserves=tuple(current.reserved.reserves),
+        preempts=tuple(current.preempts),
+        resumes=tuple(current.resumes),
+        ends=tuple(decided.ends),
+        pending_reasons=pending_reasons,
+        priorities=ranks,
+        more=current.starter.stopped,
+    )
+
+
+def _explained(
+    view: PlannerView, decided: Decided, explain_only: Collection[JobId] | None
+) -> tuple[dict[JobId, PendingReason], dict[JobId, int]]:
+    """Return the pending reasons and the priorities of all jobs, or of those in `explain_only`."""
     current, table = decided.current, decided.current.context.queue.table
     explained = None if explain_only is None else np.isin(table["id"], list(explain_only))
     early = {
@@ -65,23 +93,14 @@ def plan(
         explained=None if explained is None else explained[decided.order],
     )
     pending_reasons |= early
-    ids, priorities, held = table["id"], decided.priorities, table.of(np.flatnonzero(table["is_held"]))
+    ids, priorities, held = table["id"], decided.priorities, table.of(rows_of(table["is_held"]))
     if explained is not None:
         ids, priorities = ids[explained], priorities[explained]
-        held = table.of(np.flatnonzero(table["is_held"] & explained))
+        held = table.of(rows_of(table["is_held"] & explained))
     pending_reasons |= dict(zip(held["id"].tolist(), held["why_held"].tolist(), strict=True))
     ranks = dict(zip(ids.tolist(), priorities.tolist(), strict=True))
     _copy_to_components(view, pending_reasons, ranks)
-    return Plan(
-        starts=tuple(current.starter.starts),
-        reserves=tuple(current.reserved.reserves),
-        preempts=tuple(current.preempts),
-        resumes=tuple(current.resumes),
-        ends=tuple(decided.ends),
-        pending_reasons=pending_reasons,
-        priorities=ranks,
-        more=current.starter.stopped,
-    )
+    return pending_reasons, ranks
 
 
 def _copy_to_components(
@@ -135,18 +154,33 @@ def decide(
     The job `trial_job` gets no reservation, because the caller tries changes of this job.
     """
     cache = cache or PassCache()
-    view = cache.follow(view, settings)
+    return _decide(cache.follow(view, settings), now, cache=cache, trial_job=trial_job)
+
+
+def _decide(view: PlannerView, now: float, *, cache: PassCache, trial_job: JobId | None = None) -> Decided:
+    """Make all decisions of a pass. `cache` must already have been updated to the view."""
+    settings = cache.settings
     current = SchedulingPass(cache, view, now, trial_job=trial_job)
     priorities = Ranking(view, now, settings).of_queue(cache.queue)
     rows, ends, pending_reasons = _ready(cache.queue, now)
-    table = cache.queue.table.of(rows)
+    every = len(rows) == len(cache.queue)
+    table = cache.queue.table if every else cache.queue.table.of(rows)
     order_keys = queue_order(table, cache.queue, cache.cluster_table, view, now)
     current.reserved.protect(min(order_keys.starved_count, settings.overdue_reservations))
+    guarded = guard_keys(table, now, settings)
+    if guarded is not None:
+        current.reserved.guard(table.where(guarded < NOT_GUARDED))
     has_claim: Mask = table["claim_until_unix"] > now
-    keys = in_order(
-        table, cache.queue, view, has_claim=has_claim, priorities=priorities[rows], order_keys=order_keys.keys
+    order = in_order(
+        table,
+        cache.queue,
+        view,
+        has_claim=has_claim,
+        priorities=priorities if every else priorities[rows],
+        order_keys=order_keys.keys,
+        guard_keys=guarded,
     )
-    order = rows[keys]
+    order = order if every else rows[order]
     remaining = main_pass(current, order)
     current.resumes += resumptions(current)
     if settings.backfill == "none":
@@ -177,7 +211,7 @@ def _ready(queue: WaitingQueue, now: float) -> tuple[Ints, list[EndDecision], di
     ready = queue.table["is_ready"].copy()
     ends: list[EndDecision] = []
     pending_reasons: dict[JobId, PendingReason] = {}
-    for row in np.flatnonzero(~ready & ~queue.table["is_held"]).tolist():
+    for row in rows_of(~ready & ~queue.table["is_held"]).tolist():
         job = queue.jobs[row]
         reason = own_pending_reason(job, now)
         end = _ends(job, reason, now, queue.settings)
@@ -187,7 +221,7 @@ def _ready(queue: WaitingQueue, now: float) -> tuple[Ints, list[EndDecision], di
             pending_reasons[job.id] = reason
         else:
             ready[row] = True
-    return np.flatnonzero(ready), ends, pending_reasons
+    return rows_of(ready), ends, pending_reasons
 
 
 def _ends(

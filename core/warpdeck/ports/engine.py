@@ -52,6 +52,7 @@ class Action(StrEnum):
     HOLD = "hold"
     RELEASE = "release"
     REQUEUE = "requeue"
+    PAUSE = "pause"
     SUSPEND = "suspend"
     RESUME = "resume"
     UPDATE = "job_update"
@@ -103,6 +104,7 @@ CHANGES = frozenset(
             Action.HOLD,
             Action.RELEASE,
             Action.REQUEUE,
+            Action.PAUSE,
             Action.SUSPEND,
         ),
         *(Action.RESUME, Action.UPDATE, Action.TELL, Action.ANNOTATE, Action.RECORD_CODE, Action.NODE_ADD),
@@ -302,7 +304,9 @@ class EngineSubmissions(Protocol):
     async def receive_tree(self, caller: Caller, message: ask.PutTree) -> TreeUpload: ...
 
 
-JobOrder = ask.Hold | ask.Release | ask.Requeue | ask.Tell | ask.Suspend | ask.Resume | ask.JobUpdate
+JobOrder = (
+    ask.Hold | ask.Release | ask.Requeue | ask.Pause | ask.Tell | ask.Suspend | ask.Resume | ask.JobUpdate
+)
 """Orders that change jobs and have the same form of result."""
 
 

@@ -13,6 +13,8 @@ from warpdeck.model.change import JobChange
 from .request_base import Creating, Name, OnJobs, Reference, RequestMessage
 from .results import Result, SubmittedJob
 
+MAX_SAVING_S = 3600
+"""Longest time that a request may give a job to save its work, in seconds. Other jobs may wait for its GPUs."""
 MAX_ANNOTATED = 1000
 """Maximum number of records changed in one transaction, because other requests wait for it."""
 
@@ -55,6 +57,18 @@ class Requeue(OnJobs, frozen=True, kw_only=True, tag="requeue"):
     hold: bool = False
     special_exit: bool = False
     unfinished_only: bool = False
+
+
+class Pause(OnJobs, frozen=True, kw_only=True, tag="pause"):
+    """Let running jobs save their work, end them, and return them to PENDING.
+
+    A job gets its own signal (--signal), else TERM, and KILL when it has not exited after `saving_s` seconds. Without
+    `saving_s`, the time is the one that the job named in --signal, or the site's. With `hold` it waits until it is
+    released.
+    """
+
+    hold: bool = False
+    saving_s: Annotated[int, msgspec.Meta(ge=0, le=MAX_SAVING_S)] | None = None
 
 
 class Rerun(Creating[SubmittedJob], frozen=True, kw_only=True, tag="rerun"):

@@ -51,6 +51,7 @@ from .job_requests import CodeRecorded as CodeRecorded
 from .job_requests import Hold as Hold
 from .job_requests import JobAnnotate as JobAnnotate
 from .job_requests import JobUpdate as JobUpdate
+from .job_requests import Pause as Pause
 from .job_requests import Release as Release
 from .job_requests import Requeue as Requeue
 from .job_requests import Rerun as Rerun

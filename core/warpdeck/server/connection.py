@@ -58,9 +58,7 @@ MAX_STREAMS = 64
 Streams may last forever, so a further one is refused and does not wait.
 """
 OUTBOX_BYTES = 256 * 1024
-"""Bytes of answers, plus one page, that a client may leave unread.
-
-Beyond this its next requests wait unprocessed.
+"""Bytes of answers, plus one page, that a client may leave unread. Beyond this its next requests wait unprocessed.
 
 All clients of one user together hold at most some hundred MiB.
 """
@@ -340,6 +338,9 @@ class Connection:
             self._tasks[number].cancel()
 
     async def _answer(self, message: Any) -> None:
+        await self.server.loop_time.metered(self.who.uid, self._work(message))
+
+    async def _work(self, message: Any) -> None:
         self._unanswered[message.id] = message
         try:
             while self.unread_bytes > OUTBOX_BYTES:

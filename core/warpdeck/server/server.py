@@ -175,7 +175,7 @@ class ApiServer(Services):
         of_one = self._connections.setdefault(connection.who.uid, set())
         of_one.add(connection)
         try:
-            await connection.run()
+            await self.loop_time.metered(connection.who.uid, connection.run())
             await connection.closed()
         finally:
             of_one.discard(connection)

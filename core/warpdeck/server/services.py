@@ -16,6 +16,7 @@ from .audit.log_file import AuditLog
 from .audit.recorder import Recorder
 from .command_host import CommandHost
 from .forwards import ForwardTable
+from .loop_time import LoopTime
 from .quotas import Quotas, StreamCounts
 
 MAX_LOOKS_BACK, MAX_LOOKS_BACK_OF_USER = 4, 2
@@ -23,10 +24,11 @@ MAX_LOOKS_BACK, MAX_LOOKS_BACK_OF_USER = 4, 2
 
 Each asks the store and all nodes; a further one waits.
 """
-MAX_PAGES, MAX_PAGES_OF_USER = 4, 2
+MAX_PAGES, MAX_PAGES_OF_USER = 16, 2
 """Maximum numbers of pages of long answers that are built at once, overall and per user.
 
-A page is built in slices, and short requests are answered between two slices.
+A page is built in slices, and short requests are answered between two slices. A user who has to wait between two slices
+(loop_time) keeps the slot, so there are more slots than a few such users can hold.
 """
 
 
@@ -46,6 +48,7 @@ class Services(ABC):
         self.forwards = ForwardTable()
         self.started_at = clock()
         self.quotas = Quotas()
+        self.loop_time = LoopTime()
         self.pages = FairSemaphore(MAX_PAGES, MAX_PAGES_OF_USER)
         self.commands = CommandHost()
         self.audit_searches = FairSemaphore(1, 1)

@@ -31,11 +31,11 @@ from warpdeck.model import ArraySpec, GpuRequest, Job, JobId, Link, Node, NodeNa
 from warpdeck.ports.caller import Principal
 from warpdeck.ports.ports import FleetEvent, NodeCommand, PackedTree
 from warpdeck.ports.store import Changes
-from warpdeck.store import MemoryStore
 from warpdeck_agent.wire import messages as wire
 
 from .demo import NoOutputs
-from .faults import DISK_FULL, MOST_DELAY_S, Faults, FaultyStore
+from .disk import FULL, SimDisk, SimStore
+from .faults import MOST_DELAY_S, Faults
 from .fleet import Key, SimFleet, SimNode
 
 EPOCH_UNIX = 1_700_000_000.0
@@ -161,7 +161,7 @@ class FaultyFleet(SimFleet):
 
 
 class SimCluster:
-    """Nodes and a store that outlive the controllers that run on them."""
+    """Nodes and a disk that outlive the controllers that run on them."""
 
     def __init__(
         self,
@@ -176,7 +176,9 @@ class SimCluster:
         self.config = msgspec.structs.replace(config or Config(), keep_finished_s=FOR_EVER_S)
         self.rng = random.Random(seed)
         self.faults = faults or Faults()
-        self.store = FaultyStore(self.faults, self.rng)
+        self.disk = SimDisk(self.faults, self.rng)
+        self.store: SimStore
+        """The store of the last controller."""
         self.nodes = [SimNode(NodeName(f"n{number}"), gpus=gpus, cpus=16) for number in range(nodes)]
         self.boots: dict[NodeName, int] = {}
         self.starts_of: dict[tuple[NodeName, Key], int] = {}
@@ -192,13 +194,13 @@ class SimCluster:
     async def run_until_crash(self, work: Coroutine[Any, Any, object]) -> bool:
         """Run `work` until it ends or the controller dies in a commit. Return whether it has ended."""
         running = asyncio.ensure_future(work)
-        dying = asyncio.ensure_future(self.store.crashed.wait())
+        dying = asyncio.ensure_future(self.disk.crashed.wait())
         await asyncio.wait((running, dying), return_when=asyncio.FIRST_COMPLETED)
         has_ended = running.done()
         for each in (running, dying):
             each.cancel()
         await asyncio.gather(running, dying, return_exceptions=True)
-        self.store.crashed.clear()
+        self.disk.crashed.clear()
         if has_ended:
             await running  # raises its error
         return has_ended
@@ -214,9 +216,10 @@ class SimCluster:
         """
         fleet = FaultyFleet(self)
         starts = self._starts()
-        known = await self.store.load(finished_since_unix=0.0)
+        self.store = await self.disk.open_store()
+        known = await self.store.starts()
         # A controller that dies in this commit has not contacted any node, which is as if it had not been started.
-        await MemoryStore.commit(self.store, Changes(start=starts.next(known.start, known.fenced_by)))
+        await self.store.commit_safely(Changes(start=starts.next(known.start, known.fenced_by)))
         adapters = Adapters(
             store=self.store,
             fleet=fleet,
@@ -233,6 +236,7 @@ class SimCluster:
             checking = group.create_task(_check(controller, on_change))
             await self._add_nodes(controller, fleet)
             yield controller
+            self.disk.kill()
             checking.cancel()
             serving.cancel()
 
@@ -260,7 +264,7 @@ class SimCluster:
 
     def calm(self) -> None:
         """Let no more faults happen."""
-        self.faults = self.store.faults = Faults(refuse=0.0, fail=0.0)
+        self.faults = self.disk.faults = Faults(refuse=0.0, fail=0.0)
 
     async def step(self, controller: Controller) -> str:
         """Trigger one random event and return its name."""
@@ -298,7 +302,7 @@ class SimCluster:
         try:
             outcome = await controller.apply(event)
         except UserError as error:
-            is_full = error.message == DISK_FULL
+            is_full = FULL in error.message
             assert components or is_full, "any of the requests alone has room on the empty cluster"
             return
         assert outcome.job is not None

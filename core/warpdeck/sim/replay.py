@@ -88,7 +88,7 @@ def replay(
     jobs.
     """
     begun_s = time.process_time()
-    run = _Replay(jobs, site, settings, progress)
+    run = Replay(jobs, site, settings, progress)
     run.play()
     return run.record(time.process_time() - begun_s)
 
@@ -155,8 +155,13 @@ class _RunningJobs:
         """Add a job that runs until `ends_s`."""
         self._count += 1
         self._starts[job.id] = job.start_at_unix, self._count
-        heapq.heappush(self._ends, (ends_s, job.id, self._count, False))
+        if ends_s < math.inf:
+            heapq.heappush(self._ends, (ends_s, job.id, self._count, False))
         bisect.insort(self.jobs, job, key=_by_id)
+
+    def set_end(self, job_id: JobId, ends_s: float) -> None:
+        """Set the end of a running job that was started with an unknown end."""
+        heapq.heappush(self._ends, (ends_s, job_id, self._starts[job_id][1], False))
 
     def preempt(self, job_id: JobId, *, ends_s: float) -> bool:
         """End a job at that time. Returns False if it is ending already."""
@@ -182,7 +187,9 @@ class _RunningJobs:
         return index
 
 
-class _Replay:
+class Replay:
+    """One replay, event by event. `replay` is the usual way to run it."""
+
     def __init__(
         self, jobs: Sequence[SimJob], site: PlannerView, settings: PlannerSettings, progress: Progress | None
     ) -> None:
@@ -199,6 +206,8 @@ class _Replay:
         self._runs: dict[JobId, JobRun] = {}
         self._longest_wait_s = 0.0
         self._cache = PassCache()
+        self.started_s: dict[JobId, float] = {}
+        """The last start of each job."""
         self._requeued: set[JobId] = set()
         """Preempted jobs that wait again after their end."""
         self.passes = 0
@@ -206,13 +215,25 @@ class _Replay:
 
     def play(self) -> None:
         """Run until all jobs have ended and no other job can start."""
-        while (at_s := min(self._submissions.next_s(), self._running.next_end_s())) < math.inf:
-            self._now_s = at_s
-            for ended in self._running.pop_ended(at_s):
-                self._end(ended)
-            self._pending.update((job.id, job) for job in self._submissions.due(at_s))
-            if self._pending:
-                self._plan()
+        while (at_s := self.next_event_s()) < math.inf:
+            self.step(at_s)
+
+    def next_event_s(self) -> float:
+        """Return the time of the next end or submission; infinity if there is none."""
+        return min(self._submissions.next_s(), self._running.next_end_s())
+
+    def step(self, at_s: float) -> None:
+        """Apply the events of this time, and run a pass."""
+        self._now_s = at_s
+        for ended in self._running.pop_ended(at_s):
+            self._end(ended)
+        self._pending.update((job.id, job) for job in self._submissions.due(at_s))
+        if self._pending:
+            self._plan()
+
+    def use(self, settings: PlannerSettings) -> None:
+        """Plan with other settings from now on."""
+        self._settings = settings
 
     def record(self, cpu_s: float) -> ReplayResult:
         not_run = [job for job_id, job in self._jobs.items() if job_id not in self._runs]
@@ -270,6 +291,7 @@ class _Replay:
         limit = start.time_limit_s or pending.time_limit_s or self._settings.default_time_s
         ran_s = job.run_s if limit is None else min(job.run_s, limit)
         self._longest_wait_s = max(self._longest_wait_s, self._now_s - pending.eligible_at_unix)
+        self.started_s[pending.id] = self._now_s
         running = RunningJob(
             id=pending.id,
             array_job_id=pending.array_job_id,
@@ -285,7 +307,11 @@ class _Replay:
             start_at_unix=self._now_s,
             expects_end_unix=None if pending.predicted_s is None else self._now_s + pending.predicted_s,
         )
-        self._running.start(running, ends_s=self._now_s + ran_s)
+        self._running.start(running, ends_s=self._end_of(job, self._now_s + ran_s))
+
+    def _end_of(self, job: SimJob, ends_s: float) -> float:
+        """Return the time at which a job that starts now ends; infinity if this is not known yet."""
+        return ends_s
 
     def _record_reserved_starts(self, decided: Plan) -> None:
         for reserve in decided.reserves:

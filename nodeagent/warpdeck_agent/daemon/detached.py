@@ -6,13 +6,12 @@ begins with SENTINEL.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import fcntl
+import gc
 import importlib.util
 import json
 import os
-import secrets
 import select
 import socket
 import sys
@@ -39,8 +38,13 @@ def serve(folder: str) -> int:
     A second agent for the same folder exits at once.
     """
     sys.path.insert(0, os.path.join(folder, LIBRARY))
+    gc.disable()  # Imported objects are never freed, so collections during the imports would be in vain.
+    import asyncio  # Imported here because `start` and `attach` do without it.
+
     from .server import Agent
 
+    gc.freeze()
+    gc.enable()
     os.umask(0o022)  # files that jobs read set their own mode
     os.makedirs(folder, mode=0o700, exist_ok=True)
     lock = os.open(os.path.join(folder, "agent.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -118,7 +122,7 @@ def start(folder: str) -> int:
     # On a full disk the agent compiles the module from the archive instead.
     with contextlib.suppress(OSError):
         _unpack_library(folder)
-    scope = scope_command(UNIT + secrets.token_hex(4))
+    scope = scope_command(UNIT + os.urandom(4).hex())
     _detach([*scope, *own_command(), "serve", "--dir", folder], os.path.join(folder, "agent.log"))
     deadline = time.monotonic() + START_S
     while time.monotonic() < deadline:

@@ -86,6 +86,31 @@ class Signals:
                 return
             await asyncio.sleep(WARNING_INTERVAL_S)
 
+    async def ask_to_save(self, launch: LocalLaunch, number: int, *, sends: bool) -> Tuple[int, ...]:
+        """Ask the processes that handle the signal to save their work. Returns their pids.
+
+        They are the processes that a warning before the time limit would reach. If the shell of the batch script
+        is not among them, it is stopped, so that the script does not continue when its program has saved its work
+        and exited. Without `sends`, the processes have had the signal from an earlier agent.
+        """
+        whom = BATCH if launch.meta.warn_batch_only and launch.meta.role == "batch" else WARNED
+        members = await self._members(launch)
+        asked = tuple(_recipients(launch, members, number, whom=whom))
+        if launch.phase != "running" or not asked:
+            return ()
+        shell = launch.processes.batch_shell(members) if launch.meta.role == "batch" else 0
+        if shell and shell not in asked:
+            job_processes.send((shell,), signal.SIGSTOP)
+        if sends:
+            job_processes.send(asked, number)
+            job_processes.send(asked, signal.SIGCONT)
+        return asked
+
+    async def running_of(self, launch: LocalLaunch, pids: Tuple[int, ...]) -> Tuple[int, ...]:
+        """Return those of the processes that still run and belong to the launch."""
+        members = frozenset(await self._members(launch))
+        return tuple(pid for pid in pids if pid in members)
+
     async def _members(self, launch: LocalLaunch) -> Tuple[int, ...]:
         return await asyncio.get_running_loop().run_in_executor(self._pool, launch.processes.pids)
 

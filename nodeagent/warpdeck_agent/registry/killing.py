@@ -1,4 +1,4 @@
-"""Ends launches on request: TERM, a grace time, KILL."""
+"""Ends launches on request: TERM, a grace time, KILL. A launch may save its work before (see `saving`)."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from warpdeck_agent.launch.signals import ALL, Signals
 from warpdeck_agent.steps.step_ending import end_steps
 
 from .ending import Ending
+from .saving import save
 
 KILL_AGAIN_S = 0.5
 """Interval in seconds at which KILL is repeated for processes that a job still forks while it is being
@@ -40,14 +41,27 @@ class Killing:
         """The ends of launches that were to be killed without a grace time."""
 
     def kill(
-        self, launch: LocalLaunch, *, cause: str, grace_s: float, number: int = 0, whom: str = ALL
+        self,
+        launch: LocalLaunch,
+        *,
+        cause: str,
+        grace_s: float,
+        number: int = 0,
+        whom: str = ALL,
+        saves: bool = False,
     ) -> None:
-        """End the job with TERM and, after the grace time, KILL. With `number`, only send that signal."""
+        """End the job with TERM and, after the grace time, KILL. With `number`, only send that signal.
+
+        With `saves`, it may save its work first. A repeated request and the time limit do not end that sooner.
+        """
         if launch.phase != "running":
             return
         if number:
             self._background.start(self._signals.send_to(launch, number, whom=whom))
             return
+        if launch.end.is_saving and (saves or cause == "timeout"):
+            return
+        launch.end.is_saving = saves
         if not launch.end.cause:
             launch.end.cause = cause
             # A full disk must not keep a job alive. If the write fails, only a restarted agent would not know
@@ -55,6 +69,11 @@ class Killing:
             # would wait for the disk.
             with contextlib.suppress(OSError):
                 launch.folder.write("cause", cause, durable=False)
+        if saves:
+            launch.end.grace_until = time.monotonic() + grace_s
+            self._notices.write_termination_message(launch)
+            self._background.start(self._save(launch, grace_s))
+            return
         if launch.meta.role == "hold":
             self._background.start(self._end_steps(launch, grace_s))
             return
@@ -81,6 +100,16 @@ class Killing:
         """
         if self._at_once:
             await asyncio.wait(self._at_once, timeout=KILL_S)
+
+    async def _save(self, launch: LocalLaunch, grace_s: float) -> None:
+        """Let the launch save its work, and then end it. A request without `saves` ends it meanwhile."""
+        left_s = await save(launch, self._signals, grace_s=grace_s)
+        if launch.phase != "running" or not launch.end.is_saving:
+            return
+        if launch.meta.role == "hold":
+            await self._end_steps(launch, left_s)
+        else:
+            await self._end(launch, left_s)
 
     async def _end_steps(self, launch: LocalLaunch, grace_s: float) -> None:
         if launch.has_running_steps():

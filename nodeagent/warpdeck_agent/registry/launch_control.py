@@ -55,6 +55,7 @@ class LaunchControl:
                 grace_s=request.grace_s,
                 number=request.signal,
                 whom=request.whom,
+                saves=request.saves,
             )
 
     def end(self, launch: LocalLaunch, reason: str, *, cause: str) -> None:

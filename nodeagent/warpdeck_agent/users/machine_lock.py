@@ -21,7 +21,7 @@ import struct
 import time
 from typing import List, NamedTuple, Optional
 
-from warpdeck_agent.wire.messages import SHARE_MACHINE
+from warpdeck_agent.wire.environment import SHARE_MACHINE
 
 NAMES = 4
 WAIT_S = 3.0

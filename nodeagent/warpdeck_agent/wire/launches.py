@@ -141,6 +141,10 @@ class Launch:
     """
     warn_before_s: float = 0.0
     warn_batch_only: bool = False
+    requeues_at_limit: bool = False
+    """Whether the job returns to the queue at its limit if it has checkpointed (see `launch.checkpoints`)."""
+    limit_grace_s: float = 0.0
+    """The longest time in seconds beyond its limit for which it may wait for its next checkpoint."""
     idle_limit_s: float = 0.0
     """For a terminal job: idle time in seconds after which it is ended with cause "idle"; 0 means never. The
     user is warned `idle_warning_s` before.
@@ -175,7 +179,7 @@ class Kill:
 
     With `signal`, only that signal is sent, once. `whom` selects all processes, the batch shell, or the
     programs that the shell runs. With a signal and the cause SUSPENDED or RESUMED, the clock of the time
-    limit stops or continues as well.
+    limit stops or continues as well. With `saves`, the job may first save its work (see `registry.saving`).
     """
 
     job_id: int
@@ -184,6 +188,7 @@ class Kill:
     grace_s: float = 30.0
     signal: int = 0
     whom: str = "all"
+    saves: bool = False
     t: Literal["kill"] = "kill"
 
 
@@ -268,6 +273,8 @@ class JobReport:
     """Whether the launch is suspended. The clock of its time limit is then stopped as well."""
     time_limit_s: float = -1.0
     """The time limit that is enforced on a running launch, in seconds. 0 means no limit, -1 means unknown."""
+    checkpoint_at: float = 0.0
+    """The time of the last checkpoint that was seen, for a launch with `requeues_at_limit`; 0 without one."""
     drain: str = ""
     """For an ended launch: the reason why the node should be drained."""
     proof: str = ""

@@ -79,8 +79,6 @@ from .watch import SampleEvery as SampleEvery
 from .watch import Strangers as Strangers
 
 PROTOCOL_VERSION = 1
-SHARE_MACHINE = "WARPDECK_SHARE_MACHINE"
-"""Environment variable of a controller and its agents that lets several agents manage the same machine."""
 
 
 # ---- controller to agent

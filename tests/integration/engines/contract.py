@@ -349,6 +349,20 @@ class EngineContract:
         assert (await rig.detail(job)).row.held
         await rig.cancel(job)
 
+    @needs(Action.PAUSE)
+    async def test_a_paused_job_waits_held_until_it_is_released(self, rig: Rig) -> None:
+        job, orders = await rig.running(requeue=True), rig.engine.orders
+        with pytest.raises(UserError):
+            await orders.change(rig.other, ask.Pause(jobs=(job,)))
+        await orders.change(rig.user, ask.Pause(jobs=(job,), hold=True, saving_s=60))
+        await rig.until(job, lambda row: row.state == "PENDING" and row.restarts == 1)
+        assert (await rig.detail(job)).row.held
+        with pytest.raises(UserError, match="not running"):
+            await orders.change(rig.user, ask.Pause(jobs=(job,)))
+        await orders.change(rig.user, ask.Release(jobs=(job,)))
+        await rig.until(job, lambda row: row.state == "RUNNING")
+        await rig.cancel(job)
+
     async def test_an_admin_suspends_a_job_and_lets_it_continue(self, rig: Rig) -> None:
         job, orders = await rig.running(), rig.engine.orders
         with pytest.raises(UserError):

@@ -8,7 +8,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -24,10 +24,14 @@ from warpdeck.protocol import requests as ask
 
 pytestmark = pytest.mark.root
 HONEST, FIRST_UID = 200, 30_000
-CALLS = 3
+CALLS = 2
 JOBS = 400
 ROUNDS = 3
 MAX_FACTOR = 2.0
+SHORT_S = 0.003
+"""A median below this passes, even if it is more than twice the other one. Two processes that compete for a CPU of the test machine
+make a call of less than a millisecond longer by as much.
+"""
 ATTACK = """
 import os, socket, sys, threading
 sys.path[:0] = sys.argv[3:]
@@ -74,7 +78,18 @@ def records_answered(site: Served) -> int:
     return found["records"]["count"] if "records" in found else 0
 
 
-async def median_s(clients: list[Raw]) -> float:
+async def paced_median_s(clients: list[Raw]) -> float:
+    """Return the median time of a call, if the clients call one after the other."""
+    times: list[float] = []
+    for at in range(CALLS):
+        for number, client in enumerate(clients, 1):
+            began = time.perf_counter()
+            assert (await client.request("jobs", number=1000 * number + at, limit=20))["t"] == "ok"
+            times.append(time.perf_counter() - began)
+    return statistics.median(times)
+
+
+async def busy_median_s(clients: list[Raw]) -> float:
     """Return the median time of a call, if all clients call at the same time."""
     times: list[float] = []
 
@@ -88,27 +103,33 @@ async def median_s(clients: list[Raw]) -> float:
     return statistics.median(times)
 
 
-async def test_a_client_without_a_pause_at_most_doubles_the_time_of_a_call(short_tmp: Path) -> None:
+@pytest.mark.parametrize("median", [paced_median_s, busy_median_s], ids=["light", "busy"])
+async def test_a_client_without_a_pause_at_most_doubles_the_time_of_a_call(
+    short_tmp: Path, median: Callable[[list[Raw]], Awaitable[float]]
+) -> None:
     async with served(short_tmp / "h") as site:
         for number in range(JOBS):
             who = Principal(user=f"u{number % HONEST}", uid=FIRST_UID + number % HONEST)
             await site.controller.apply(Submitted(principal=who, request=make_request(hold=True)))
         clients = [await Raw.connect(site.paths, uid=FIRST_UID + number) for number in range(HONEST)]
-        factors = []
-        await median_s(clients)
+        await median(clients)
+        alone, beside = [], []
         for _ in range(ROUNDS):
-            alone = await median_s(clients)
+            alone.append(await median(clients))
             answered = records_answered(site)
             with attack(site):
                 await eventually_async(
                     lambda before=answered: records_answered(site) > before + 10,
                     what="answers to the hostile client",
                 )
-                beside = await median_s(clients)
-                factors.append(beside / alone)
+                beside.append(await median(clients))
         for client in clients:
             await client.close()
-        assert statistics.median(factors) <= MAX_FACTOR, factors
+        print(f"\n{[1000 * each for each in alone]} ms alone, {[1000 * each for each in beside]} ms beside")
+        assert statistics.median(beside) <= max(MAX_FACTOR * statistics.median(alone), SHORT_S), (
+            alone,
+            beside,
+        )
 
 
 async def test_a_page_of_records_lets_short_requests_pass(short_tmp: Path) -> None:

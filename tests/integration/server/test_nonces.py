@@ -60,6 +60,7 @@ CREATES_NOTHING_TWICE = {
     "Partitions",
     "Past",
     "PastCosts",
+    "Pause",
     "PluginOptions",
     "Priorities",
     "PutTree",

@@ -72,6 +72,7 @@ HARM: dict[type, list[dict[str, Any]]] = {
     ask.Hold: [*JOBS, *({**each, "for_owner": True} for each in JOBS)],
     ask.Release: JOBS,
     ask.Requeue: [*JOBS, *({**each, "hold": True, "special_exit": True} for each in JOBS)],
+    ask.Pause: [*JOBS, *({**each, "hold": True, "saving_s": 5} for each in JOBS)],
     ask.Suspend: JOBS,
     ask.Resume: JOBS,
     ask.Tell: [{**each, "text": "hello"} for each in JOBS],

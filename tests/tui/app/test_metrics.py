@@ -12,12 +12,13 @@ import pytest
 from tests.tui.app.app_pilot import run_app
 from tests.tui.app.test_viewmodels import row, words
 
+from warpdeck.client.runs.printed_metrics import MAX_POINTS, Part, Point, Readings, readings, thinned
+from warpdeck.client.runs.run import figure
 from warpdeck.protocol.job_rows import CurveRow
 from warpdeck_tui.screens.metrics import MetricsPane
 from warpdeck_tui.screens.shared.deck_screen import DeckScreen
 from warpdeck_tui.terminal.glyph_sets import ascii_text
-from warpdeck_tui.viewmodels.metrics.chart import Page, Run, _reading, chart, figure, names, run_of
-from warpdeck_tui.viewmodels.metrics.readings import MAX_POINTS, Part, Point, Readings, readings, thinned
+from warpdeck_tui.viewmodels.metrics.chart import Page, Run, _reading, chart, names, run_of
 from warpdeck_tui.viewmodels.metrics.ticks import ticks
 from warpdeck_tui.widgets.cells import fit
 from warpdeck_tui.widgets.plot import NOBODY, Curve, Frame, frame_of, means, plot, reach

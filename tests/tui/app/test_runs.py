@@ -8,17 +8,16 @@ import pytest
 from tests.tui.app.app_pilot import run_app
 from tests.tui.app.test_viewmodels import NOW, row
 
+from warpdeck.client.runs.parameters import parameters, varying
+from warpdeck.client.runs.printed_metrics import Point, Readings
+from warpdeck.client.runs.run import RunData, chosen
 from warpdeck.model import ArraySpec
 from warpdeck.notation.request.sweep import with_sweep
 from warpdeck.protocol.job_rows import JobDetail
 from warpdeck_tui.viewmodels.jobs.order import Order
-from warpdeck_tui.viewmodels.metrics.readings import Point, Readings
-from warpdeck_tui.viewmodels.runs.parameters import parameters, varying
 from warpdeck_tui.viewmodels.runs.table import (
-    RunData,
     RunRows,
     best_words,
-    chosen,
     curve,
     ordered,
     run_columns,

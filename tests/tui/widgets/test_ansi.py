@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warpdeck_tui.widgets.log.ansi import segments, without_escapes
+from warpdeck.base.escapes import without_escapes
+from warpdeck_tui.widgets.log.ansi import segments
 
 PIECES = st.sampled_from(
     [

@@ -14,6 +14,7 @@ from warpdeck.base.errors import UserError
 from warpdeck.client import code
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.client.peek_terminal import Glance, glance
+from warpdeck.client.runs.log_parts import LOG_SAMPLES, WHOLE_LOG_BYTES, log_parts, read_log
 from warpdeck.model import Request
 from warpdeck.model.change import JobChange
 from warpdeck.model.finished_jobs import Clause, FinishedQuery, GroupCost
@@ -41,11 +42,6 @@ from .connection import ServerConnection
 
 LOG_TAIL_BYTES = 256 * 1024
 """A log is opened this many bytes before its end. Earlier parts are read when the user moves there."""
-WHOLE_LOG_BYTES = 1024 * 1024
-"""Bytes at the end of a log that are searched completely for metrics. Of the part before, only samples are
-read:
-"""
-LOG_SAMPLES, LOG_SAMPLE_BYTES = 48, 16 * 1024
 MAX_TASKS = 20_000
 """Largest number of tasks of an array that are listed, for moving from one to the next."""
 ASKED_AT_ONCE = 8
@@ -55,6 +51,7 @@ ORDERS: dict[str, type[OnJobs]] = {
     "hold": requests.Hold,
     "release": requests.Release,
     "requeue": requests.Requeue,
+    "pause": requests.Pause,
 }
 
 
@@ -203,18 +200,9 @@ class Core(ServerConnection):
         self, job: str, *, channel: str, at_bytes: int, size_bytes: int, node: str = ""
     ) -> bytes:
         """Return a part of a job's output. It is shorter than `size_bytes` if the output ends before."""
-        found: list[bytes] = []
-        missing = size_bytes
-        async with (
-            self._live().log(job, channel=channel, offset=at_bytes, node=node) as log,
-            contextlib.aclosing(aiter(log)) as chunks,
-        ):
-            async for chunk in chunks:
-                found.append(chunk[:missing])
-                missing -= len(found[-1])
-                if not missing:
-                    break
-        return b"".join(found)
+        return await read_log(
+            self._live(), job, channel=channel, at_bytes=at_bytes, size_bytes=size_bytes, node=node
+        )
 
     async def log_parts(
         self,
@@ -228,20 +216,9 @@ class Core(ServerConnection):
 
         The parts are samples of the beginning, then all of the last `whole_bytes` bytes.
         """
-        async with (
-            self._live().log(job, channel=channel, offset=-whole_bytes) as log,
-            contextlib.aclosing(aiter(log)) as chunks,
-        ):
-            last = b"".join([chunk async for chunk in chunks])
-            begin = log.opened.offset
-        samples = min(most_samples, -(-begin // LOG_SAMPLE_BYTES))
-        places = [begin * number // samples for number in range(samples)]
-        parts = []
-        for at_bytes in places:
-            size_bytes = min(LOG_SAMPLE_BYTES, begin - at_bytes)
-            data = await self.read_log(job, channel=channel, at_bytes=at_bytes, size_bytes=size_bytes)
-            parts.append((at_bytes, data))
-        return begin + len(last), [*parts, (begin, last)]
+        return await log_parts(
+            self._live(), job, channel=channel, whole_bytes=whole_bytes, most_samples=most_samples
+        )
 
     async def curves(self, job: str) -> list[CurveRow]:
         return list((await self.ask(requests.Curves(job=job))).curves)

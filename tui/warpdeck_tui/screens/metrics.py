@@ -16,9 +16,9 @@ from typing import cast
 from textual import work
 
 from warpdeck.base.errors import UserError
+from warpdeck.client.runs.printed_metrics import Part, Readings, readings
 from warpdeck_tui.deck import Deck
 from warpdeck_tui.viewmodels.metrics.chart import MAX_RUNS, Page, Run, chart, names, run_of
-from warpdeck_tui.viewmodels.metrics.readings import Part, Readings, readings
 from warpdeck_tui.widgets.line_pane import LinePane
 
 AGAIN_S = 10.0

@@ -12,20 +12,19 @@ from textual import work
 from textual.binding import BindingType
 
 from warpdeck.base.errors import UserError
+from warpdeck.client.runs.run import RunData, chosen
+from warpdeck.client.runs.run_reader import AT_ONCE, read_run
 from warpdeck.protocol.job_rows import JobRow
 from warpdeck_tui.deck import Deck
 from warpdeck_tui.screens.shared.jobs.job_list import JobListScreen
-from warpdeck_tui.screens.shared.jobs.run_reader import AT_ONCE, read_run
 from warpdeck_tui.table.bindings import bindings
 from warpdeck_tui.viewmodels.cells import plural
 from warpdeck_tui.viewmodels.jobs.order import Order
 from warpdeck_tui.viewmodels.metrics.chart import MAX_RUNS as MAX_CURVES
 from warpdeck_tui.viewmodels.runs.table import (
     RunColumn,
-    RunData,
     RunRows,
     best_words,
-    chosen,
     ordered,
     run_columns,
 )

@@ -28,6 +28,7 @@ from warpdeck.cli.shared.progress import progress
 from warpdeck.cli.verb import Verb
 from warpdeck.client.blocking_client import GONE, SyncClient
 from warpdeck.notation.values.durations import format_duration
+from warpdeck_agent.wire.environment import SHARE_MACHINE
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -57,8 +58,6 @@ def _up(args: Namespace) -> int:
                 "--share-machine has no effect: the controller is already running",
                 "stop it first with `warpdeck down`; jobs keep running",
             )
-        from warpdeck_agent.wire.messages import SHARE_MACHINE  # this import takes longer than `status`
-
         os.environ[SHARE_MACHINE] = "1"
     started, trouble = _start(paths, local_node=not args.no_local_node)
     print(f"controller {'started' if started else 'already running'} in {paths.home}")

@@ -1,4 +1,4 @@
-"""`warpdeck cancel|hold|release|requeue|suspend|resume`, for jobs given by id or by filters."""
+"""`warpdeck cancel|hold|release|requeue|pause|suspend|resume`, for jobs given by id or by filters."""
 
 from __future__ import annotations
 
@@ -49,8 +49,7 @@ def _order(client: SyncClient, args: Namespace) -> int:
             ended = verb == "requeue" and bool(args.state)
             rows = select(client, args, ids=jobs, finished=ended, limit=MAX_SELECTED)
             jobs = list(_names(rows, jobs))
-        more = {"signal": args.signal, "waiting_only": _only_waiting(args)} if verb == "cancel" else {}
-        answer = client.call(verb, jobs=jobs, **more) if jobs else {"jobs": [], "errors": []}
+        answer = client.call(verb, jobs=jobs, **_fields(args)) if jobs else {"jobs": [], "errors": []}
     if args.json:
         print_json({key: answer[key] for key in ("jobs", "errors")})
     elif not jobs:
@@ -58,6 +57,17 @@ def _order(client: SyncClient, args: Namespace) -> int:
     for error in answer["errors"]:
         print_note(f"warpdeck: {error}")
     return 1 if answer["errors"] else 0
+
+
+def _fields(args: Namespace) -> dict[str, Any]:
+    """Return the fields of the request besides the jobs."""
+    match args.row.name:
+        case "cancel":
+            return {"signal": args.signal, "waiting_only": _only_waiting(args)}
+        case "pause":
+            return {"hold": args.hold, "saving_s": args.grace}
+        case _:
+            return {}
 
 
 def _names(rows: Sequence[dict[str, Any]], words: Sequence[str]) -> Iterator[str]:
@@ -96,13 +106,21 @@ def _only_waiting(args: Namespace) -> bool:
     return all(state_named(word) is JobState.PENDING for word in states)
 
 
-def _row(name: str, about: str, *examples: str, jobs: str, signal: bool = False) -> Verb:
+SIGNAL = Argument("-s, --signal SIGNAL", "send this signal instead of ending the job")
+HOLD = Argument("--hold", "hold the jobs, too: they return only when they are released")
+GRACE = Argument(
+    "--grace SECONDS",
+    "how long the jobs may save their work; default: the time of --signal, or the site's pause_grace_s",
+    parse=int,
+)
+
+
+def _row(name: str, about: str, *examples: str, jobs: str, more: Sequence[Argument] = ()) -> Verb:
     """Return the row of a verb that changes jobs of that kind."""
-    step = "; 12.0 for a step" if signal else ""
+    step = "; 12.0 for a step" if SIGNAL in more else ""
     which = Argument(
         "[JOB ...]", f"job id, such as 12; 12_3 or 12_[3-5] for tasks of an array{step}", completes=jobs
     )
-    more = [Argument("-s, --signal SIGNAL", "send this signal instead of ending the job")] if signal else []
     arguments = (which, *SELECTION, *more, JSON)
     return Verb(name, about, arguments, reads=False, examples=examples, check=_check, ask=_order)
 
@@ -118,7 +136,7 @@ VERBS = (
         "warpdeck cancel --signal USR1 12",
         "warpdeck cancel 12.0               one step of a job",
         jobs=JOBS,
-        signal=True,
+        more=(SIGNAL,),
     ),
     _row(
         "hold",
@@ -135,6 +153,18 @@ VERBS = (
         "warpdeck requeue 12",
         "warpdeck requeue 12 --state FAILED",
         jobs=ANY_JOBS,
+    ),
+    _row(
+        "pause",
+        "Let running jobs save their work, free their GPUs, and put them back in the queue.\n"
+        "A job gets the signal of its --signal option, else TERM, and KILL at the end of the grace time. It returns by\n"
+        "its priority, in the same folder and with a higher restart count.",
+        "warpdeck pause 12",
+        "warpdeck pause --hold 12              it waits until `warpdeck release 12`",
+        "warpdeck pause --grace 600 12",
+        "warpdeck pause --me --json",
+        jobs=RUNNING_JOBS,
+        more=(HOLD, GRACE),
     ),
     _row(
         "suspend",

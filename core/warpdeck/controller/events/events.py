@@ -107,6 +107,10 @@ class Requeued(JobCommand, frozen=True, kw_only=True):
     special_exit: bool = False
     unfinished_only: bool = False
     """If set, jobs that are neither starting, running nor suspended stay as they are."""
+    saves: bool = False
+    """If set, the jobs are paused: only running jobs, which may save their work before they are ended."""
+    saving_s: float | None = None
+    """How long they may save their work, in seconds. None means the time of the job or of the site."""
 
 
 class NotifyJob(JobCommand, frozen=True, kw_only=True):
@@ -380,6 +384,8 @@ class KillShare(msgspec.Struct, frozen=True, kw_only=True):
     at_once: bool = False
     grace_s: float | None = None
     """Seconds between TERM and KILL. None means the site's setting."""
+    saves: bool = False
+    """Whether the job may save its work during the grace time, before it is ended."""
 
 
 class RevokeLaunches(msgspec.Struct, frozen=True, kw_only=True):

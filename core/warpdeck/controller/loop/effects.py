@@ -175,6 +175,7 @@ class EffectRunner:
                     grace_s=0.0 if effect.at_once else grace_s,
                     signal=effect.signal,
                     whom=effect.target,
+                    saves=effect.saves,
                 )
             case RevokeLaunches():
                 return wire.TakeBack(launches=[list(key) for key in effect.launches])

@@ -59,12 +59,8 @@ def _preempt(txn: Transaction, preempt: Preempt) -> list[Effect]:
     _record_claims(txn, preempt)
     if preempt.mode == "suspend":
         return suspend_job(txn, job, keeps_gpus=preempt.keeps_gpus)
-    job = replace(
-        job,
-        requeue_on_exit=preempt.mode == "requeue" and job.request.pty is None,
-        leaves_by_unix=txn.now + preempt.grace_s,
-    )
-    return end_job(txn, job, "preempted", grace_s=preempt.grace_s)
+    job = replace(job, requeue_on_exit=preempt.mode == "requeue" and job.request.pty is None)
+    return end_job(txn, job, "preempted", saving_s=preempt.grace_s)
 
 
 def _record_claims(txn: Transaction, preempt: Preempt) -> None:

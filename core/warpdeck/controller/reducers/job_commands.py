@@ -22,7 +22,7 @@ from warpdeck.controller.events.events import (
 from warpdeck.controller.state.request_revision import RequestRevisions
 from warpdeck.controller.state.state import replace
 from warpdeck.controller.state.transaction import Transaction
-from warpdeck.model import Job, JobId, JobState, Ranges, split_ranges
+from warpdeck.model import Job, JobId, JobState, NodeName, Ranges, split_ranges
 from warpdeck.model.ranges import format_ranges, without_steps
 from warpdeck.notation.values.job_ids import parse_job_id
 from warpdeck.ports.caller import Principal, coordinates, may_access, may_control, owner_text
@@ -87,24 +87,41 @@ def _goes_with_its_leader(txn: Transaction, job: Job, named: Collection[str]) ->
     return True
 
 
-def end_job(txn: Transaction, job: Job, cause: str, *, grace_s: float | None = None) -> list[Effect]:
+def end_job(txn: Transaction, job: Job, cause: str, *, saving_s: float | None = None) -> list[Effect]:
     """Request the end of a running job on all its nodes. If its end was already requested, the first cause
     stays.
 
+    With `saving_s`, the job may save its work for that many seconds before it is ended. A later request that also
+    returns the job to the queue does not shorten them, and any other one does.
+
     A suspended job does not get back the resources that it gave up, because other jobs may hold them now.
     """
+    requeues = job.requeue_on_exit and cause in ("requeued", "preempted")
+    leaves_by_unix = job.leaves_by_unix if requeues else None
     ended = replace(
         job,
         state=JobState.COMPLETING,
         ending_cause=job.ending_cause or cause,
-        requeue_on_exit=job.requeue_on_exit and cause in ("requeued", "preempted"),
+        requeue_on_exit=requeues,
+        leaves_by_unix=leaves_by_unix if saving_s is None else txn.now + saving_s,
     )
     txn.put_job(ended)
     return [
-        KillShare(node=share.node, job_id=job.id, restarts=job.restarts, cause=cause, grace_s=grace_s)
-        for share in job.shares
-        if share.phase != "exited"
+        kill_share(txn, ended, share.node, cause=cause) for share in job.shares if share.phase != "exited"
     ]
+
+
+def kill_share(txn: Transaction, job: Job, name: NodeName, *, cause: str) -> KillShare:
+    """Return the effect that ends a job's share. It may be repeated, so the grace time is the part that is left."""
+    left_s = None if job.leaves_by_unix is None else max(0.0, job.leaves_by_unix - txn.now)
+    return KillShare(
+        node=name,
+        job_id=job.id,
+        restarts=job.restarts,
+        cause=cause,
+        grace_s=left_s,
+        saves=left_s is not None,
+    )
 
 
 def _signal(txn: Transaction, job: Job, event: Cancelled) -> list[Effect]:
@@ -200,7 +217,7 @@ def _check_unfinished(job: Job) -> None:
 
 
 def requeue(txn: Transaction, event: Requeued) -> Outcome:
-    """Requeue jobs. Running jobs are ended first; ended jobs wait again at once."""
+    """Requeue or pause jobs. Running jobs are ended first; ended jobs wait again at once."""
     return on_each(txn, event, lambda job: _requeue_one(txn, job, event))
 
 
@@ -213,6 +230,12 @@ def _requeue_one(txn: Transaction, job: Job, event: Requeued) -> list[Effect]:
             f"job {job.label()} is a component of a heterogeneous job",
             f"requeue the whole job {job.array_job_id}",
             code="not_leader",
+        )
+    if event.saves and job.state is not JobState.RUNNING:
+        raise UserError(
+            f"job {job.label()} is not running ({job.state})",
+            "only running jobs can be paused; `warpdeck hold` keeps a waiting job from starting",
+            code="not_running",
         )
     if event.unfinished_only and job.state not in (
         JobState.CONFIGURING,
@@ -243,14 +266,28 @@ def _check_requeue(job: Job) -> None:
 
 def _requeue_alone(txn: Transaction, job: Job, event: Requeued) -> list[Effect]:
     held = event.hold or event.special_exit
-    txn.log(job.id, "requeue requested" + (", held" if held else ""))
+    saving_s = _saving_s(txn, job, event) if event.saves else None
+    asked = "requeue" if saving_s is None else f"pause (at most {saving_s:g} s to save its work)"
+    txn.log(job.id, f"{asked} requested" + (", held" if held else ""))
     if held:
         job = replace(job, held=True, requeued_held=event.hold, special_exit=event.special_exit)
     if job.is_finished:
         requeue_job(txn, job)
     if job.is_finished or job.state is JobState.PENDING:
         return []
-    return end_job(txn, replace(job, requeue_on_exit=True), "requeued")
+    return end_job(txn, replace(job, requeue_on_exit=True), "requeued", saving_s=saving_s)
+
+
+def _saving_s(txn: Transaction, job: Job, event: Requeued) -> float:
+    """Return how long a job that is paused may save its work, in seconds.
+
+    It is the requested time; else the time before its limit at which the job wants its own signal (--signal); else
+    the site's time.
+    """
+    if event.saving_s is not None:
+        return event.saving_s
+    warn = job.request.warn
+    return txn.state.site.pause_grace_s if warn is None or not warn.before_s else float(warn.before_s)
 
 
 def notify(txn: Transaction, event: NotifyJob) -> Outcome:

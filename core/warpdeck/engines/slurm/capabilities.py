@@ -9,6 +9,8 @@ from warpdeck.ports.engine import Action
 ADMINISTRATION = "Slurm's administrators do this with Slurm's own commands and slurm.conf"
 BACKUP = "slurmctld has its own backup: a second line SlurmctldHost in slurm.conf names it"
 IMPOSSIBLE: Mapping[Action, str] = {
+    Action.PAUSE: "Slurm cannot wait for the checkpoint of a job that it requeues; send it its signal with "
+    "`warpdeck cancel --signal USR1 JOB`, and requeue it when it has exited",
     Action.TELL: "Slurm has no messages to the terminals of jobs; use `scontrol notify` for jobs of srun",
     Action.NODE_ADD: ADMINISTRATION,
     Action.NODE_REMOVE: ADMINISTRATION,

@@ -29,7 +29,7 @@ from warpdeck.fleet.transport import (
     machine_name,
     start_result,
 )
-from warpdeck_agent.wire.messages import SHARE_MACHINE
+from warpdeck_agent.wire.environment import SHARE_MACHINE
 
 from .connect import connect
 

@@ -16,7 +16,7 @@ import numpy as np
 from warpdeck.policy.input.settings import PlannerSettings
 from warpdeck.policy.input.site import PartitionView
 from warpdeck.policy.input.view import NodeView, PlannerView, RunningJob
-from warpdeck.policy.resources.cluster import Cluster, Floats, Ints
+from warpdeck.policy.resources.cluster import Cluster, Floats, Ints, rows_of
 from warpdeck.policy.resources.gpus import GpuTable, Held, are_unsteady
 from warpdeck.policy.resources.row_diff import NEW, old_positions
 from warpdeck.policy.resources.timeline import ENDLESS_S, OVERRUN_S, Hold, Timeline, ends_of
@@ -53,6 +53,7 @@ class ClusterTable:
         """Rows that are recomputed for each pass."""
         self._excluding_jobs = 0
         """Number of running jobs that are exclusive to their user."""
+        self._suspended_jobs = 0
         self._running_users: tuple[Sequence[RunningJob], tuple[PartitionView, ...], RunningUsers] | None = (
             None
         )
@@ -89,6 +90,19 @@ class ClusterTable:
             )
         return made
 
+    @property
+    def free_now(self) -> Ints | None:
+        """The resources that are free now, by column and row, which the caller must not modify.
+
+        None if they depend on the time, because a running job has no limit or shares a GPU.
+        """
+        return None if self._unsteady else self._base.free_now
+
+    @property
+    def has_suspended(self) -> bool:
+        """True if a running job is suspended."""
+        return self._suspended_jobs > 0
+
     def running_users(self) -> RunningUsers:
         """Return the users with running jobs on each node."""
         kept = self._running_users
@@ -111,7 +125,8 @@ class ClusterTable:
         self._held, self._unsteady = {}, set()
         self.classes.set_cluster(self.cluster)
         self._base = Timeline(self.cluster, -np.inf)
-        self.running, self.ends_unix, self.parts, self._excluding_jobs = (), np.zeros(0), NO_PARTS, 0
+        self.running, self.ends_unix, self.parts = (), np.zeros(0), NO_PARTS
+        self._excluding_jobs = self._suspended_jobs = 0
         self._lay(self._follow_running(view.running))
 
     def _follow_nodes(self, nodes: tuple[NodeView, ...]) -> set[int] | None:
@@ -135,12 +150,12 @@ class ClusterTable:
         before = old_positions(self.running, running, _id)
         gone = np.ones(len(self.running), dtype=np.bool_)
         gone[before[before != NEW]] = False
-        new = np.flatnonzero(before == NEW).tolist()
-        changed = {row for at in np.flatnonzero(gone).tolist() for row in self._forget(self.running[at])}
+        new = rows_of(before == NEW).tolist()
+        changed = {row for at in rows_of(gone).tolist() for row in self._forget(self.running[at])}
         parts = self._record_holdings(new, running)
         changed.update(part[1] for part in parts)
         after: Ints = np.full(len(self.running), NEW, dtype=np.int64)
-        after[before[before != NEW]] = np.flatnonzero(before != NEW)
+        after[before[before != NEW]] = rows_of(before != NEW)
         kept = self.parts[:, after[self.parts[0]] != NEW]
         kept[0] = after[kept[0]]
         self.parts = np.concatenate((kept, np.array(parts, dtype=np.int64).reshape(-1, 4).T), axis=1)
@@ -151,6 +166,7 @@ class ClusterTable:
 
     def _forget(self, job: RunningJob) -> Iterator[int]:
         self._excluding_jobs -= job.excludes_users
+        self._suspended_jobs -= job.suspended
         for share in job.allocation.shares:
             row = self.cluster.row.get(share.node)
             if row is not None:
@@ -166,6 +182,7 @@ class ClusterTable:
         for at in positions:
             job = running[at]
             self._excluding_jobs += job.excludes_users
+            self._suspended_jobs += job.suspended
             for share in job.allocation.shares:
                 row = row_of(share.node)
                 if row is not None:

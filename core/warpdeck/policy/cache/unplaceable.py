@@ -15,7 +15,7 @@ import numpy as np
 from warpdeck.policy.input.view import PendingJob
 from warpdeck.policy.placement.block_reason import BlockReason
 from warpdeck.policy.placement.request_class import RequestClass
-from warpdeck.policy.resources.cluster import Floats, Ints, Mask
+from warpdeck.policy.resources.cluster import Floats, Ints, Mask, rows_of
 
 ASK, NEVER = -1, -2
 """Used instead of a request class number. ASK: jobs of the class must be tried in each pass. NEVER: a rule
@@ -67,7 +67,7 @@ class UnplaceableClasses:
         """Return the given equivalence classes that have a request class, the number of that class, and the
         time that their jobs must be able to run.
         """
-        found = np.flatnonzero(class_ids & (self._request_class >= 0))
+        found = rows_of(class_ids & (self._request_class >= 0))
         return found, self._request_class[found], self._least_s[found]
 
     def at_least_as_hard(self, request_class: RequestClass, duration_s: float) -> Mask:

@@ -9,6 +9,7 @@ The module is pure: it reads no clock and does no I/O.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -30,6 +31,8 @@ SPARE_CLASSES = 250
 """Number of equivalence classes kept beyond twice the number of jobs. If there are more, most of them belong
 to jobs that have left the queue.
 """
+FEW_ROWS = 8
+"""Number of rows up to which columns of usual values are shared. Most passes add one job."""
 Column = npt.NDArray[Any]
 Scalar = TypeVar("Scalar", bound=np.generic)
 
@@ -52,17 +55,22 @@ class QueueTable:
         """Return a table restricted to these rows."""
         return QueueTable(self._columns, rows)
 
+    def where(self, mask: Mask) -> QueueTable:
+        """Return a table restricted to the rows of the mask."""
+        rows: Ints = mask.nonzero()[0]
+        return QueueTable(self._columns, rows if self._rows is None else self._rows[rows])
+
     def follow(self, before: Ints, new: Ints, made: dict[str, Column]) -> QueueTable:
         """Return an updated table.
 
         `before` is the old position of each row. The rows listed in `new` get their values from the columns
         `made` instead.
         """
-        if len(new) == len(before):
+        if len(new) == len(before) and made:
             return QueueTable(made)
         columns = {name: column[before] for name, column in self._columns.items()}
-        for name, column in columns.items():
-            column[new] = made[name]
+        for name, column in made.items():
+            columns[name][new] = column
         return QueueTable(columns)
 
 
@@ -95,6 +103,10 @@ class WaitingQueue:
         self.requests: list[tuple[Resources, Tres]] = []
         """Each request with the TRES that it counts, without licenses. Requests are distinguished by
         identity.
+        """
+        self.request_parts: tuple[object, list[tuple[float, float]]] = None, []
+        """Cache of the priorities: the nodes of the view for which it is valid, and for each request the parts
+        of the priority for its size and its TRES.
         """
         self._requests: Numbering[int] = Numbering()
         none: Ints = np.zeros(0, dtype=np.int64)
@@ -156,8 +168,8 @@ class WaitingQueue:
         """Update the table to the jobs that are pending now."""
         if jobs is not self.jobs:
             before = old_positions(self.jobs, jobs, _id)
-            new = np.flatnonzero(before == NEW)
-            made = self._rows([jobs[at] for at in new.tolist()])
+            new: Ints = (before == NEW).nonzero()[0]
+            made = self._rows([jobs[at] for at in new.tolist()]) if len(new) else {}
             self.jobs, self.table = jobs, self.table.follow(before, new, made)
 
     def tres(self, job: PendingJob) -> Tres:
@@ -269,9 +281,20 @@ def _column(values: Sequence[float], kind: type[Scalar]) -> npt.NDArray[Scalar]:
 
 def _mostly(usual: object, count: int, others: Iterable[tuple[int, object]]) -> Column:
     """Return a column of length `count` in which only a few rows differ from the usual value."""
+    others = list(others)
+    if not others:
+        return _usual(usual, count) if count <= FEW_ROWS else np.full(count, usual)
     column = np.full(count, usual)
     for at, value in others:
         column[at] = value
+    return column
+
+
+@functools.lru_cache(maxsize=256, typed=True)
+def _usual(value: object, count: int) -> Column:
+    """Return a column with one value in all rows. It is shared, so nobody may modify it."""
+    column = np.full(count, value)
+    column.flags.writeable = False
     return column
 
 

@@ -53,6 +53,14 @@ class PlannerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """
     overdue_reservations: int = 2
     """Maximum number of reservations for starved jobs, for "response" (see `policy.priority.queue_order`)."""
+    wait_bound_s: float | None = None
+    """A job that has waited longer goes before all others and gets a reservation (see
+    `policy.priority.wait_guard`). None means no bound.
+    """
+    keep_reserved: bool = False
+    """True if a job with a reserved start from an earlier pass keeps it, although another order is in force
+    now (see `policy.priority.wait_guard`).
+    """
     reservation_holds: str = "nodes"
     """"nodes" reserves particular nodes. "start" only guarantees that the job can start by the reserved time
     on any nodes, as in textbook EASY with one reservation.

@@ -46,6 +46,15 @@ class Claim(msgspec.Struct, frozen=True):
     """For a claim on borrowed resources: the accounts that must exceed their quotas for the claim to hold."""
 
 
+def may_preempt_at_all(view: PlannerView, settings: PlannerSettings) -> bool:
+    """Return whether some job of the site could have the right to preempt another."""
+    if settings.preempt_by == "qos" and any(qos.preempts for qos in view.qos):
+        return True
+    if settings.preempt_by == "partition" and len({part.priority_tier for part in view.partitions}) > 1:
+        return True
+    return settings.reclaim and any(account.quota for account in view.accounts)
+
+
 class PreemptionRules:
     """The site's preemption rules, applied to the running jobs."""
 
@@ -64,7 +73,7 @@ class PreemptionRules:
         self._by_tier = settings.preempt_by == "partition" and len(tiers) > 1
         self._guarantees = Guarantees(view.running, limit_usage, rank=self._rank)
         self._qos_ranks = ranks(view.qos) if self._by_qos and self.quotas else {}
-        self.active = self._by_qos or self._by_tier or (self.quotas and settings.reclaim)
+        self.active = may_preempt_at_all(view, settings)
 
     def within_quota(self, job: PendingJob, tres: Tres) -> bool:
         """Return whether the job can start within its account's quota, so that it has a guaranteed right to

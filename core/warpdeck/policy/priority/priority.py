@@ -117,9 +117,7 @@ class Ranking:
         fairshares = np.array([self._fairshare(account, user) for account, user, _ in queue.persons.keys])
         parts = np.array([self._partition(named) for named in queue.partitions.keys])
         qos = np.array([self._of_qos(name) for name in queue.qos.keys])
-        requests = [self._parts(counts) for _, counts in queue.requests]
-        sizes = np.array([size for size, _ in requests])
-        tres = np.array([sum(each.values()) for _, each in requests])
+        sizes, tres = np.array(self._parts_of_requests(queue)).reshape(-1, 2).T
         class_id, request = table["class"], queue.by_class["request"][table["class"]]
         partition = queue.by_class["partition"][class_id]
         found: Floats = (
@@ -129,6 +127,16 @@ class Ranking:
             + qos[table["qos"]]
             + tres[request]
         )
+        return found
+
+    def _parts_of_requests(self, queue: WaitingQueue) -> list[tuple[float, float]]:
+        """Return the parts for the size and the TRES of each request. The queue keeps them from pass to pass."""
+        if queue.request_parts[0] is not self._nodes:
+            queue.request_parts = self._nodes, []
+        found = queue.request_parts[1]
+        for _, counts in queue.requests[len(found) :]:
+            size, tres = self._parts(counts)
+            found.append((size, sum(tres.values())))
         return found
 
     def _ages(self, eligible_unix: Floats) -> Floats:
@@ -179,12 +187,14 @@ def in_order(
     has_claim: Mask,
     priorities: Ints,
     order_keys: Floats,
+    guard_keys: Floats | None,
 ) -> Ints:
     """Return the positions of these rows in the order in which jobs are tried.
 
     The sort keys are partition tier, right to preempt, priority, queue order, eligible time and id. Jobs that
     may preempt come before jobs that may not. Jobs for which others were just preempted (`has_claim`) come
-    first. Otherwise another job could take the resources freed for them, and they would preempt more jobs.
+    first. Otherwise another job could take the resources freed for them, and they would preempt more jobs. Guarded
+    jobs come next (see `wait_guard`).
     """
     keys: list[Ints | Floats] = [table["id"], table["eligible_unix"], order_keys, -priorities]
     rights = {qos.name: max(1, qos.priority) for qos in view.qos if qos.preempts}
@@ -195,6 +205,8 @@ def in_order(
     if tiers:
         named = [tier(each, tiers, queue.settings) for each in queue.partitions.keys]
         keys.append(-np.array(named, dtype=np.int64)[queue.by_class["partition"]][table["class"]])
+    if guard_keys is not None:
+        keys.append(guard_keys)
     keys.append(np.where(has_claim, 0, 1))
     keys[2:] = [key for key in keys[2:] if len(key) and (key != key[0]).any()]
     order: Ints = np.lexsort(keys)

@@ -28,7 +28,7 @@ from warpdeck.policy.placement.placement import (
     whole_amounts,
 )
 from warpdeck.policy.placement.request_class import Placement, RequestClass
-from warpdeck.policy.resources.cluster import CPUS, FIRST_TYPE, GPUS, MEM, Floats, Ints, Mask
+from warpdeck.policy.resources.cluster import CPUS, FIRST_TYPE, GPUS, MEM, Floats, Ints, Mask, rows_of
 from warpdeck.policy.resources.demand import NodeRequirement, Owner
 from warpdeck.policy.resources.timeline import ENDLESS_S
 from warpdeck.policy.resources.user_exclusivity import NOBODY
@@ -53,6 +53,20 @@ MAX_SCREENED_STEPS = 100_000
 """Maximum number of request classes x nodes x steps that are compared. This takes half a millisecond."""
 NONE_FITS = 1 << 62
 """A demand larger than the resources of any node."""
+
+
+def screen(free_now: Ints, least: Ints) -> Mask:
+    """Return for each of these lower bounds of requests whether enough nodes have it free. Every request
+    needs CPUs.
+    """
+    free = free_now[:FIRST_TYPE, free_now[CPUS] > 0]
+    if len(least) * free.shape[1] > MAX_SCREENED:
+        return np.all(least[:, :FIRST_TYPE] <= free.max(axis=1, initial=0), axis=1)  # type: ignore[no-any-return]
+    fits: Mask = least[:, CPUS, None] <= free[CPUS]
+    for column in (MEM, GPUS):
+        fits &= least[:, column, None] <= free[column]
+    enough: Mask = fits.sum(axis=1) >= least[:, FIRST_TYPE]
+    return enough
 
 
 class ResourcePool:
@@ -118,22 +132,8 @@ class ResourcePool:
         least = self.cluster_table.classes.lower_bounds()
         is_predictable = len(self._may_fit)
         if is_predictable < len(least):
-            self._may_fit = np.concatenate((self._may_fit, self._screen(least[is_predictable:])))
+            self._may_fit = np.concatenate((self._may_fit, screen(self._some_free, least[is_predictable:])))
         return self._may_fit
-
-    def _screen(self, least: Ints) -> Mask:
-        """Return for each request class whether enough nodes have its lower bound free. Every request needs
-        CPUs.
-        """
-        free = self._some_free
-        if len(least) * free.shape[1] > MAX_SCREENED:
-            most: Mask = np.all(least[:, :FIRST_TYPE] <= np.array(self._most[:FIRST_TYPE]), axis=1)
-            return most
-        fits: Mask = least[:, CPUS, None] <= free[CPUS]
-        for column in (MEM, GPUS):
-            fits &= least[:, column, None] <= free[column]
-        enough: Mask = fits.sum(axis=1) >= least[:, FIRST_TYPE]
-        return enough
 
     def may_fit_for(self, numbers: Ints, durations_s: Floats) -> Mask:
         """Return for each of these request classes whether it might fit from now on for its duration.
@@ -143,7 +143,7 @@ class ResourcePool:
         """
         least, timeline = self.cluster_table.classes.lower_bounds()[numbers], self.timeline
         fewest = least.min(axis=0, initial=NONE_FITS)
-        rows = np.flatnonzero((timeline.free_now[:FIRST_TYPE] >= fewest[:FIRST_TYPE, None]).all(axis=0))
+        rows = rows_of((timeline.free_now[:FIRST_TYPE] >= fewest[:FIRST_TYPE, None]).all(axis=0))
         times = timeline.times[rows]
         if len(numbers) * times.size > MAX_SCREENED_STEPS:
             return np.ones(len(numbers), dtype=np.bool_)
@@ -166,7 +166,7 @@ class ResourcePool:
         enough: Mask = (free[CPUS] >= cpus) & (free[MEM] >= mem_bytes) & (free[GPUS] >= gpus)
         if base.gangs and base.gangs[0].requirements[0][0].exclusive:
             enough &= free[CPUS] >= self.cluster.capacity[CPUS]
-        return np.flatnonzero(enough & base.usable())
+        return rows_of(enough & base.usable())
 
     def excluded_variants(self, base: RequestClass) -> list[int]:
         """Return the numbers of the user-specific variants of the request class that jobs of other users keep
@@ -312,6 +312,8 @@ def open_pools(view: PlannerView, now: float, cache: PassCache) -> Pools:
     """
     general = ResourcePool(cache.cluster_table, now)
     pools: Pools = {"": general}
+    if not view.reservations:
+        return pools
     requested = {job.reservation for job in view.running if job.suspended}
     requested.update(cache.queue.reservations.keys)
     current = [reservation for reservation in view.reservations if reservation.end_unix > now]

@@ -19,7 +19,7 @@ import numpy as np
 
 from warpdeck.policy.input.view import RunningJob
 
-from .cluster import CPUS, GPUS, MEM, Cluster, Floats, Ints, Mask
+from .cluster import CPUS, GPUS, MEM, Cluster, Floats, Ints, Mask, rows_of
 from .demand import WHOLE_NODE, NodeRequirement, Owner
 from .shared_gpus import SharedGpu
 from .user_exclusivity import Occupancy, UsersOnNodes
@@ -86,7 +86,7 @@ class Timeline:
         """Return the rows of a copy with steps before its start or beyond the planning horizon."""
         last = self.times[np.arange(len(self.times)), self._used]
         off = (self.times[:, 1] <= self.now) | (last > self.now + ENDLESS_S)
-        found: list[int] = np.flatnonzero(off).tolist()
+        found: list[int] = rows_of(off).tolist()
         return found
 
     @property
@@ -222,7 +222,7 @@ class Timeline:
         """Return (row, first start, last start) of every window in which the requirement can be met for the
         duration.
         """
-        rows, fits = self._lines(need, np.flatnonzero(self.enough(need, self.cluster.capacity) & mask))
+        rows, fits = self._lines(need, rows_of(self.enough(need, self.cluster.capacity) & mask))
         times = self._some(self.times, rows)
         used = np.isfinite(times)
         until = np.where(fits | ~used, np.inf, times)
@@ -369,10 +369,10 @@ class Timeline:
         caller examines them further.
         """
         if need.gpu_share_pct >= 100:
-            return np.flatnonzero(self.enough(need, self.free_now) & mask)
+            return rows_of(self.enough(need, self.free_now) & mask)
         able = self.enough(need, self.free_now)
         able[list(self.shared)] = True
-        return np.flatnonzero(able & mask)
+        return rows_of(able & mask)
 
     def _mixes_types(self, need: NodeRequirement) -> bool:
         """Return whether the requirement may be given GPUs of several types."""

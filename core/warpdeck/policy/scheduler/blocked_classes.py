@@ -53,7 +53,9 @@ class BlockedClasses:
         blocked = self._unplaceable.blocked_now(pool.may_fit_now())
         class_ids, request_classes, least_s = self._unplaceable.with_durations(~blocked)
         if len(class_ids):
-            blocked[class_ids] = ~pool.may_fit_for(request_classes, least_s)
+            kinds, kind_of = np.unique(request_classes + 1j * least_s, return_inverse=True)
+            fits = pool.may_fit_for(kinds.real.astype(np.int64), kinds.imag)
+            blocked[class_ids] = ~fits[kind_of]
         for class_id in np.flatnonzero(blocked).tolist() if self._context.rules.active else ():
             job = queue.representatives[class_id]
             if any(map(self._evictions.may_preempt, (job, *job.components))):

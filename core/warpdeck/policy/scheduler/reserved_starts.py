@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from warpdeck.model import JobId
+from warpdeck.policy.cache.waiting_queue import QueueTable
 from warpdeck.policy.input.decisions import Reserve
 from warpdeck.policy.input.settings import MAX_PROTECTED
 from warpdeck.policy.input.view import PendingJob
@@ -31,6 +32,9 @@ class ReservedStarts:
         self._most_protected = context.settings.most_protected()
         self._protected: Counter[int] = Counter()
         """Number of blocked jobs with a reservation, by contention group."""
+        self._guarded: frozenset[JobId] = frozenset()
+        self._most_guarded: Counter[int] = Counter()
+        """Number of guarded jobs, by contention group. As many blocked jobs get a reservation at least."""
         self.reserves: list[Reserve] = []
         self.start_unix: dict[JobId, float] = {}
         """The start times that are reserved for blocked jobs."""
@@ -42,9 +46,21 @@ class ReservedStarts:
         if self._context.settings.backfill == "easy" and self._most_protected:
             self._most_protected = max(self._most_protected, count)
 
+    def guard(self, table: QueueTable) -> None:
+        """Give reservations on particular nodes to these jobs, which have waited longer than the bound."""
+        if self._context.settings.backfill == "easy":
+            groups = self._context.queue.by_class["contention_group"][table["class"]]
+            self._guarded = frozenset(table["id"].tolist())
+            self._most_guarded = Counter(groups.tolist())
+
+    def is_guarded(self, job: PendingJob) -> bool:
+        """Return whether the job has waited longer than the bound."""
+        return job.id in self._guarded
+
     def is_protecting_enough(self, group: int) -> bool:
         """Return whether as many blocked jobs of the contention group have a reservation as the policy wants."""
-        return self._protected[group] >= self._most_protected
+        most = max(self._most_protected, self._most_guarded[group]) if self._guarded else self._most_protected
+        return self._protected[group] >= most
 
     def is_trial(self, job: PendingJob) -> bool:
         """Return whether this is the job of a dry run with trial changes. Nothing is reserved for it."""

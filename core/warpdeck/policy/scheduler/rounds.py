@@ -106,8 +106,8 @@ def backfill_pass(current: SchedulingPass, rows: Ints) -> None:
 
 
 def _borrowers_last(current: SchedulingPass, rows: Ints) -> Ints:
-    """Offer resources to jobs within their account's quota, and to jobs with a claim, before jobs that would
-    borrow. Return the remaining rows.
+    """Offer resources to jobs within their account's quota, to guarded jobs, and to jobs with a claim, before
+    jobs that would borrow. Return the remaining rows.
     """
     remaining: list[int] = []
     class_ids, jobs = current.context.queue.table["class"].tolist(), current.context.queue.jobs
@@ -124,9 +124,8 @@ def _by_quota(current: SchedulingPass, rows: list[int]) -> Iterator[int]:
     borrowing = []
     for row in rows:
         job = current.context.queue.jobs[row]
-        if current.context.has_claim(job) or current.context.rules.within_quota(
-            job, current.context.eligibility.tres(job)
-        ):
+        is_first = current.context.has_claim(job) or current.reserved.is_guarded(job)
+        if is_first or current.context.rules.within_quota(job, current.context.eligibility.tres(job)):
             yield row
         else:
             borrowing.append(row)

@@ -142,7 +142,7 @@ class SchedulingPass:
                 return True
         if later is None or not (protects or soon):
             return False
-        if self.context.settings.reservation_holds == "start":
+        if self.context.settings.reservation_holds == "start" and not self.reserved.is_guarded(job):
             if not self._search.reserve_start(
                 ReservedStart(pool, request_class, block_reason.duration_s, later[0])
             ):

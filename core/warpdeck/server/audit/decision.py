@@ -50,6 +50,7 @@ CHANGES: dict[type, Recorded] = {
     ask.Hold: Recorded(("jobs",), ("for_owner",)),
     ask.Release: Recorded(("jobs",)),
     ask.Requeue: Recorded(("jobs",), ("hold", "special_exit", "unfinished_only")),
+    ask.Pause: Recorded(("jobs",), ("hold", "saving_s")),
     ask.Suspend: Recorded(("jobs",)),
     ask.Resume: Recorded(("jobs",)),
     ask.Tell: Recorded(("jobs",), ("text",)),
@@ -80,7 +81,7 @@ CHANGES: dict[type, Recorded] = {
 """The requests that change something, with the form of their entries."""
 OF_JOBS = frozenset(
     {ask.Submit, ask.Rerun, ask.Run, ask.Session, ask.Srun, ask.Salloc, ask.PutTree, ask.Cancel, ask.Hold, ask.Release}
-    | {ask.Requeue, ask.Suspend, ask.Resume, ask.Tell, ask.JobUpdate, ask.JobAnnotate, ask.CodeRecorded, ask.Attach}
+    | {ask.Requeue, ask.Pause, ask.Suspend, ask.Resume, ask.Tell, ask.JobUpdate, ask.JobAnnotate, ask.CodeRecorded, ask.Attach}
     | {ask.Tunnel, ask.Forward, ask.ForwardEnd}
 )  # fmt: skip
 """The requests that ordinary users may send as often as they like."""

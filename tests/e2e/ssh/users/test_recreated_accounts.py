@@ -38,7 +38,7 @@ REFUSALS = {
     "job": OTHER_UID, "job_environment": OTHER_UID, "rerun": OTHER_UID, "log": OTHER_UID, "attach": OTHER_UID, "tunnel": OTHER_UID,
     "forward": OTHER_UID, "forward_page": "no forward", "forward_end": "no forward", "srun": OTHER_UID, "srun_attach": NOT_FOUND,
     "salloc_attach": NOT_FOUND, "cancel": OTHER_UID, "hold": OTHER_UID, "release": OTHER_UID, "requeue": OTHER_UID, "tell": OTHER_UID,
-    "suspend": "only admins can", "resume": "only admins can",
+    "pause": OTHER_UID, "suspend": "only admins can", "resume": "only admins can",
     "job_update": OTHER_UID, "job_annotate": OTHER_UID, "code_recorded": OTHER_UID,
     "node_add": ADMINS_ONLY, "node_drain": ADMINS_ONLY, "node_resume": ADMINS_ONLY, "node_rm": ADMINS_ONLY,
     "reservation_make": ADMINS_ONLY,
@@ -227,7 +227,9 @@ def refused_messages(old: RecreatedSite) -> dict[str, list[dict[str, Any]]]:
         "srun_attach": [{"step": f"{old.running}.0"}],
         "salloc_attach": [{"job": int(old.salloc)}],
         "cancel": [*job_lists, {"jobs": [f"{old.running}.0"]}, {"jobs": [old.running], "signal": "TERM"}],
-        **dict.fromkeys(("hold", "release", "requeue", "suspend", "resume", "code_recorded"), job_lists),
+        **dict.fromkeys(
+            ("hold", "release", "requeue", "pause", "suspend", "resume", "code_recorded"), job_lists
+        ),
         "tell": [{**job, "text": "hello"} for job in job_lists],
         "job_update": [{**job, "change": {"comment": "mine"}} for job in job_lists],
         "job_annotate": [{"ids": [int(job)], "annotating": {"comment": "mine"}} for job in jobs],

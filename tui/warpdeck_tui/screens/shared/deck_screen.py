@@ -349,6 +349,9 @@ class DeckScreen(Arrives[None]):
     def action_requeue(self) -> None:
         self.deck.verbs.ask("requeue", self.job_keys)
 
+    def action_pause(self) -> None:
+        self.deck.verbs.ask("pause", self.job_keys)
+
     def action_limit(self) -> None:
         self.deck.verbs.ask_limit(self.job_keys)
 

@@ -10,6 +10,7 @@ REQUESTS: Mapping[str, tuple[str, ...]] = {
     "hold": ("hold",),
     "release": ("release",),
     "requeue": ("requeue",),
+    "pause": ("pause",),
     "limit": ("job_update",),
     "priority": ("priorities", "job_update"),
     "attach": ("attach",),

@@ -159,6 +159,15 @@ SCREEN_ACTIONS = (
     Action(
         "queue", "requeue", "R", "Requeue", "stop the job and put it back into the queue", "Requeue", CHANGES
     ),
+    Action(
+        "queue",
+        "pause",
+        "F",
+        "Pause",
+        "let the job save its work, free its GPUs, and put it back into the queue",
+        "",
+        CHANGES,
+    ),
     Action("queue", "limit", "L", "Time limit", "set the time limit, or extend it: +2:00:00", "", CHANGES),
     Action(
         "queue", "priority", "P", "Priority", "set the nice value, or a fixed priority", "Priority", CHANGES

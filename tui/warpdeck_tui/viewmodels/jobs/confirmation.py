@@ -17,6 +17,7 @@ from .task_choice import effect, one_array
 FINAL = {
     "cancel": "There is no undo; {} submits {} again",
     "requeue": "There is no undo; running processes end, and the job starts from its beginning",
+    "pause": "There is no undo; the job saves its work, and later starts again from there if its program can",
 }
 """The line about the undo of actions that have none. A rerun needs a job that is not interactive."""
 LISTED_COLUMNS = 32
@@ -24,7 +25,7 @@ LISTED_COLUMNS = 32
 
 
 def confirmation(verb: str, rows: Sequence[JobRow], everything: Iterable[JobRow]) -> Question:
-    """Return the question before these rows are canceled, held, released or requeued."""
+    """Return the question before these rows are canceled, held, released, requeued or paused."""
     there = list(everything)
     names = targets(verb, rows, there)
     wide = min(LISTED_COLUMNS, max(cell_len(printable(row.name)) for row in rows))

@@ -12,11 +12,11 @@ import signal
 from collections import defaultdict
 from typing import NamedTuple
 
+from warpdeck.base.escapes import without_escapes
 from warpdeck.notation.values.durations import format_duration
 from warpdeck.notation.values.memory_sizes import format_memory
 from warpdeck.protocol.job_rows import JobDetail
 from warpdeck_tui.widgets.cells import printable
-from warpdeck_tui.widgets.log.ansi import without_escapes
 from warpdeck_tui.widgets.log.search import TROUBLE
 
 TAIL_BYTES = 32 * 1024

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from warpdeck.client.runs.printed_metrics import Part, Readings, readings
 from warpdeck.notation.values.durations import format_duration
 from warpdeck.notation.values.hostlist import expand
 from warpdeck.notation.values.memory_sizes import format_memory
@@ -15,7 +16,6 @@ from warpdeck.protocol.job_rows import JobRow
 from warpdeck.protocol.node_rows import GpuRow, NodeRow
 from warpdeck.protocol.site_rows import ForecastRow
 from warpdeck_tui.viewmodels.cells import TITLE_WIDTH, Cell, Line, age, due, fact, glyph, plural, thin_bar
-from warpdeck_tui.viewmodels.metrics.readings import Part, Readings, readings
 from warpdeck_tui.widgets.cells import printable, shortened
 from warpdeck_tui.widgets.meter import sparkline
 

@@ -23,6 +23,7 @@ EFFECTS = {
     "hold": "Holds",
     "release": "Releases",
     "requeue": "Stops and requeues",
+    "pause": "Pauses",
 }
 
 

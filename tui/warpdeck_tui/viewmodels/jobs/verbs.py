@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from warpdeck.protocol.job_rows import JobRow
 from warpdeck_tui.widgets.cells import printable
 
-JOB_VERBS = ("cancel", "hold", "release", "requeue", "limit", "priority", "attach")
+JOB_VERBS = ("cancel", "hold", "release", "requeue", "pause", "limit", "priority", "attach")
 DONE = {
     "cancel": "Canceled",
     "hold": "Held",
     "release": "Released",
     "requeue": "Requeued",
+    "pause": "Paused",
     "limit": "Changed the time limit of",
     "priority": "Changed the priority of",
 }
@@ -36,6 +37,10 @@ def refusal(verb: str, row: JobRow) -> str:
         return f"Job {row.label} is already pending" if waits else ""
     if ended:
         return f"Job {row.label} has ended ({row.state})"
+    if verb == "pause" and row.interactive:
+        return f"Job {row.label} is interactive and cannot be paused"
+    if verb == "pause" and row.state != "RUNNING":
+        return f"Job {row.label} is not running ({row.state}). Only running jobs can be paused"
     if verb == "hold" and not waits:
         runs = "is suspended" if row.state == "SUSPENDED" else "is already running"
         return f"Job {row.label} {runs}. Only pending jobs can be held"

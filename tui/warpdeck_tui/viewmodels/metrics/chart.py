@@ -13,9 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from warpdeck.client.runs.printed_metrics import Point, Readings
+from warpdeck.client.runs.run import figure
 from warpdeck.protocol.job_rows import CurveRow, JobRow
 from warpdeck_tui.viewmodels.cells import Cell, Line, age, plural
-from warpdeck_tui.viewmodels.metrics.readings import Point, Readings
 from warpdeck_tui.viewmodels.metrics.ticks import ticks
 from warpdeck_tui.widgets.cells import fit, printable
 from warpdeck_tui.widgets.glyphs import UNKNOWN
@@ -163,16 +164,6 @@ def _title(page: Page, curves: Sequence[Curve]) -> Line:
     cells.append(Cell("   smoothed" if page.smooth else "", "muted"))
     cells.append(Cell(f"   {page.told}" if page.told else "", "muted"))
     return tuple(cells)
-
-
-def figure(value: float) -> str:
-    """Return a number in at most eight characters, such as 0.4127, 12.35, 2.9e-04 or 31400."""
-    size = abs(value)
-    if value == 0:
-        return "0"
-    if size >= 1e7 or size < 1e-3:
-        return f"{value:.1e}"
-    return f"{value:.0f}" if size >= 1000 else f"{value:.4g}"
 
 
 def _plotted(curves: Sequence[Curve], frame: Frame, size: tuple[int, int]) -> list[Line]:

@@ -2,73 +2,25 @@
 
 from __future__ import annotations
 
-import math
-import operator
-import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-import msgspec
-
-from warpdeck.notation.filters.job_filter import holds, parse_filter
-from warpdeck.protocol.job_rows import JobRow
+from warpdeck.client.runs.parameters import varying
+from warpdeck.client.runs.run import RunData, figure, known, lower_is_better, metric_names, number
 from warpdeck_tui.viewmodels.cells import Cell
 from warpdeck_tui.viewmodels.jobs.job_columns import JOB_COLUMNS, Shown
 from warpdeck_tui.viewmodels.jobs.order import SORTED_BY, Order, rank
-from warpdeck_tui.viewmodels.metrics.chart import figure
-from warpdeck_tui.viewmodels.metrics.readings import Point, Readings
 from warpdeck_tui.viewmodels.nodes.node_page import resampled
 from warpdeck_tui.widgets.cells import printable
 from warpdeck_tui.widgets.columns import Column
 from warpdeck_tui.widgets.meter import sparkline
 from warpdeck_tui.widgets.rows import KnownRows
 
-from .parameters import varying
-
 MAX_PARAMETERS, MAX_METRICS = 6, 5
 """Largest numbers of columns. On a narrow terminal the last ones are omitted first."""
 CURVE_WIDTH = 12
 FIGURE_WIDTH = 9
 BEST, CURVE = "best", "curve"
-_LOWER = re.compile(r"loss|ppl|perplexity|error|err\b|wer|mae|mse|rmse|fid|bpb", re.IGNORECASE)
-"""Names of metrics of which the smallest value is the best."""
-_COMPARED = re.compile(r"(!?)([\w./-]+)(>=|<=|>|<)([-+]?[\d.]*(?:e[-+]?\d*)?)", re.IGNORECASE)
-_OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
-    ">=": operator.ge,
-    "<=": operator.le,
-    ">": operator.gt,
-    "<": operator.lt,
-}
-_NO_READINGS: Readings = {}
-_JOB_FIELDS = ("gpu", "gpus", "cpu", "cpus", "node", "nodes")
-
-
-class RunData(NamedTuple):
-    """A job with its parameters and metrics. `is_read` is false until its log was read."""
-
-    row: JobRow
-    params: Mapping[str, str] = {}
-    readings: Readings = _NO_READINGS
-    is_read: bool = False
-
-    def last(self, name: str) -> float | None:
-        """Return the last value of a metric, or None."""
-        values = known(self.readings.get(name, ()))
-        return values[-1] if values else None
-
-    def best(self, name: str) -> float | None:
-        """Return the best value of a metric, or None."""
-        values = known(self.readings.get(name, ()))
-        return (min if lower_is_better(name) else max)(values, default=None)
-
-
-def known(points: Sequence[Point]) -> list[float]:
-    """Return the values that are numbers."""
-    return [point.value for point in points if not math.isnan(point.value)]
-
-
-def lower_is_better(name: str) -> bool:
-    return _LOWER.search(name) is not None
 
 
 class RunColumn(NamedTuple):
@@ -95,16 +47,6 @@ def run_columns(runs: Sequence[RunData]) -> dict[str, RunColumn]:
         found[f"last {name}"] = _metric_column(name, rank=at + 9)
     found["where"] = _job_column("where")
     return found
-
-
-def metric_names(runs: Sequence[RunData]) -> list[str]:
-    """Return the names of the metrics: those of most runs first, in the order of their interest."""
-    counts: dict[str, int] = {}
-    for run in runs:
-        for name in run.readings:
-            counts[name] = counts.get(name, 0) + 1
-    most = max(counts.values(), default=0)
-    return sorted(counts, key=lambda name: 2 * counts[name] < most)
 
 
 def _job_column(name: str) -> RunColumn:
@@ -160,50 +102,6 @@ def _figure(run: RunData, value: float | None) -> Cell:
     if value is None:
         return Cell("" if run.is_read or run.row.start is None else "…", "muted")
     return Cell(figure(value))
-
-
-def number(text: str) -> float | None:
-    """Return the text as a number, or None."""
-    try:
-        found = float(text)
-    except ValueError:
-        return None
-    return found if math.isfinite(found) else None
-
-
-def chosen(runs: Collection[RunData], text: str, *, me: str, now: float) -> list[RunData]:
-    """Return the runs that match a filter in the language of the queue.
-
-    Parameters are compared as those of a sweep (lr=0.1), and parameters and metrics by their numbers (loss<0.4).
-    """
-    numbers, words = [], []
-    for word in text.split():
-        compared = _COMPARED.fullmatch(word)
-        if compared is not None and compared[2].lower() not in _JOB_FIELDS:
-            numbers.append(compared)
-        else:
-            words.append(word)
-    matches = holds(parse_filter(" ".join(words), me=me), now=now)
-    return [
-        run
-        for run in runs
-        if all(_holds(run, each) for each in numbers)
-        and matches(
-            msgspec.structs.replace(run.row, sweep=" ".join(f"{k}={v}" for k, v in run.params.items()))
-        )
-    ]
-
-
-def _holds(run: RunData, compared: re.Match[str]) -> bool:
-    absent, name, sign, digits = compared.groups()
-    wanted = number(digits)
-    if wanted is None:
-        return True  # not typed completely
-    value = next((run.last(each) for each in run.readings if each.lower() == name.lower()), None)
-    if value is None:
-        texts = {each.lower(): text for each, text in run.params.items()}
-        value = number(texts.get(name.lower(), ""))
-    return value is not None and _OPERATORS[sign](value, wanted) != bool(absent)
 
 
 def ordered(runs: Sequence[RunData], columns: Mapping[str, RunColumn], order: Order) -> list[RunData]:

@@ -33,9 +33,10 @@ class Verb(NamedTuple):
 
 VERBS = (
     Verb("cancel", JOB, "Cancel job {}", ("kill", "scancel", "stop", "delete")),
-    Verb("hold", JOB, "Hold job {}", ("pause",)),
+    Verb("hold", JOB, "Hold job {}"),
     Verb("release", JOB, "Release job {}", ("unhold",)),
     Verb("requeue", JOB, "Requeue job {}", ("restart",)),
+    Verb("pause", JOB, "Pause job {}", ("checkpoint",)),
     Verb("limit", JOB, "Time limit of job {}", ("time", "extend")),
     Verb("priority", JOB, "Priority of job {}", ("nice", "renice")),
     Verb("attach", JOB, "Attach to job {}", ("join", "reattach")),
@@ -78,7 +79,6 @@ ACTION_SYNONYMS: dict[tuple[str, str], str] = {
     ("queue", "cancel"): "kill scancel stop delete",
     ("job", "cancel"): "kill scancel stop delete",
     ("sessions", "cancel"): "kill scancel stop cancel",
-    ("queue", "hold"): "pause",
     ("queue", "requeue"): "restart",
     ("queue", "log"): "tail output",
     ("queue", "again"): "rerun resubmit repeat",

@@ -15,24 +15,15 @@ from rich.color import Color
 from rich.segment import Segment
 from rich.style import Style
 
+from warpdeck.base.escapes import SEQUENCE
 from warpdeck_agent.client.visible import CONTROL_CODES
 from warpdeck_tui.table.palette import PLAIN, Palette
 
 TAB_COLUMNS = 8
 MAX_SGR_BYTES = 128
 """Largest length of a color sequence in bytes. Real ones have under forty, so a longer one is noise."""
-_SEQUENCE = (
-    rb"\x1b(?:"
-    rb"\[[0-?]*[ -/]*[@-~]?"  # CSI, which includes SGR; an incomplete one ends where it breaks off
-    # OSC, DCS, SOS, PM, APC: up to their end, or to the end of the line
-    rb"|[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)?"
-    rb"|[ -/]+[0-~]"  # character sets and similar
-    rb"|[0-Z\\^-~]"  # sequences of two characters
-    rb")?"
-)
-_ESCAPES = re.compile(_SEQUENCE)
 _SGR = re.compile(rb"\x1b\[([0-9;:]{0,%d})m" % MAX_SGR_BYTES)
-_SPLIT = re.compile(rb"(" + _SEQUENCE + rb")")
+_SPLIT = re.compile(rb"(" + SEQUENCE + rb")")
 _DROPPED = dict.fromkeys(CONTROL_CODES - {ord("\t")})
 _ATTRIBUTES = {
     1: Style(bold=True),
@@ -47,11 +38,6 @@ _ATTRIBUTES = {
     27: Style(reverse=False),
     29: Style(strike=False),
 }
-
-
-def without_escapes(data: bytes) -> bytes:
-    """Return the bytes without escape sequences. Line ends are kept."""
-    return _ESCAPES.sub(b"", data) if b"\x1b" in data else data
 
 
 def segments(line: bytes) -> list[Segment]:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from .ansi import without_escapes
+from warpdeck.base.escapes import without_escapes
+
 from .line_buffer import LogLines
 
 MAX_QUERY_CHARACTERS = 200

@@ -48,6 +48,7 @@ EVENT_OF: dict[type[JobOrder], tuple[Callable[..., Event], tuple[str, ...]]] = {
     ask.Hold: (Held, ("for_owner",)),
     ask.Release: (Released, ()),
     ask.Requeue: (Requeued, ("hold", "special_exit", "unfinished_only")),
+    ask.Pause: (partial(Requeued, saves=True), ("hold", "saving_s")),
     ask.Tell: (NotifyJob, ("text",)),
     ask.Suspend: (Suspended, ()),
     ask.Resume: (Resumed, ()),

@@ -99,8 +99,9 @@ class SlurmOrders:
                 await self.runs.scontrol(
                     lambda some: ["update", f"JobId={','.join(some)}", *words], names, found
                 )
-            case ask.Tell():
-                raise UserError(IMPOSSIBLE[Action.TELL], code=UNSUPPORTED)
+            case ask.Tell() | ask.Pause():
+                action = Action.TELL if isinstance(message, ask.Tell) else Action.PAUSE
+                raise UserError(IMPOSSIBLE[action], code=UNSUPPORTED)
             case _:
                 verb = _verb(message, caller.who)
                 await self.runs.scontrol(lambda some: [*verb, *some], names, found)

@@ -1,6 +1,6 @@
 """The actions on jobs, available on several screens.
 
-They are cancel, hold, release, requeue, time limit, priority, log, attach and shell. If an action does not
+They are cancel, hold, release, requeue, pause, time limit, priority, log, attach and shell. If an action does not
 apply to a job, the app says so instead of asking. For a row that represents several array tasks, the app asks
 which task is meant.
 """
@@ -55,7 +55,7 @@ class JobVerbs:
         self._app = app
 
     def ask(self, verb: str, keys: Sequence[str]) -> None:
-        """Cancel, hold, release or requeue the jobs with these keys.
+        """Cancel, hold, release, requeue or pause the jobs with these keys.
 
         Confirmation is asked if the action cannot be undone or affects several jobs.
         """

@@ -2,7 +2,7 @@
 
 Examples are `loss=0.41`, `loss: 0.41`, `{"loss": 0.41}`, `loss 0.41` and `3.1 it/s`. With `=` or `:`, any
 name is accepted. With a blank, only common names are, because otherwise every sentence with a number would
-match. A name that occurs only once makes no curve. The time of a line is the timestamp in it (ISO, local
+match. A name that occurs only once makes no curve, but it may be the result of a run. The time of a line is the timestamp in it (ISO, local
 time) or is derived from its position in the file, assuming that the output is distributed evenly from the
 start to the end of the run. Of a large log, only parts are read.
 """
@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from warpdeck_tui.widgets.log.ansi import without_escapes
+from warpdeck.base.escapes import without_escapes
 
 MAX_NAMES = 60
 """Largest number of names in one log. Programs that print a thousand are not analyzed by eye."""
@@ -69,15 +69,17 @@ class Point(NamedTuple):
 Readings = dict[str, tuple[Point, ...]]
 
 
-def readings(parts: Sequence[Part], *, size_bytes: int, begin: float, end: float) -> Readings:
+def readings(
+    parts: Sequence[Part], *, size_bytes: int, begin: float, end: float, least_points: int = 2
+) -> Readings:
     """Return the curves of a run from `begin` to `end` (unix times), the most interesting first.
 
-    NaN values are kept.
+    Names with fewer than `least_points` values are left out. NaN values are kept.
     """
     found: dict[str, list[Point]] = {}
     for part in parts:
         _read(part, found, size_bytes=max(1, size_bytes), begin=begin, end=end)
-    curves = {name: thinned(sorted(points)) for name, points in found.items() if len(points) > 1}
+    curves = {name: thinned(sorted(points)) for name, points in found.items() if len(points) >= least_points}
     return dict(sorted(curves.items(), key=lambda item: _rank(item[0])))
 
 
