@@ -5,9 +5,17 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from tests.support.core import Core, make_request
+from tests.support.core import ANN, Core, make_request
 
-from warpdeck.controller.events.events import ClaimEnded, Fenced, KillShare, LaunchShare, NodeUp, StartBegun
+from warpdeck.controller.events.events import (
+    Cancelled,
+    ClaimEnded,
+    Fenced,
+    KillShare,
+    LaunchShare,
+    NodeUp,
+    StartBegun,
+)
 from warpdeck.controller.reducers.reduce import reduce
 from warpdeck.controller.state.transaction import Transaction
 from warpdeck.model import JobState, NodeName
@@ -115,7 +123,8 @@ def test_a_share_that_a_node_is_starting_is_ended_by_its_report() -> None:
     core.plan()
     core.report("n1", core.agents[NodeName("n1")].begin((job_id, 0)))
     core.lose("n2")
-    core.report("n1", core.agents[NodeName("n1")].end((job_id, 0), exit_code=1))
+    core.apply(Cancelled(principal=ANN, jobs=(str(job_id),)))
+    core.report("n1", core.agents[NodeName("n1")].end((job_id, 0), signal=15))
     welcome = dataclasses.replace(core.agents[NodeName("n2")].welcome(), starting=[[job_id, 0]])
     core.apply(NodeUp(name=NodeName("n2"), welcome=welcome))
     assert not core.job(job_id).is_finished
