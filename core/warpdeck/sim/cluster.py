@@ -1,4 +1,4 @@
-"""The real controller, reducer and planner over failing simulated nodes, from one seed and in virtual time.
+"""The real controller, planner, SQLite store and codec over failing simulated nodes, from one seed and in virtual time.
 
 Simulated faults: links break and are restored, messages are lost, doubled and delayed, nodes reboot and lose their
 jobs, launches are refused, jobs fail, clocks jump, the disk is full or slow, and the controller is killed before
@@ -33,6 +33,7 @@ from warpdeck.ports.ports import FleetEvent, NodeCommand, PackedTree
 from warpdeck.ports.store import Changes
 from warpdeck_agent.wire import messages as wire
 
+from .codec import at_agent, at_controller
 from .demo import NoOutputs
 from .disk import FULL, SimDisk, SimStore
 from .faults import MOST_DELAY_S, Faults
@@ -64,7 +65,11 @@ class FaultyFleet(SimFleet):
     def _deliver(self, on_event: Callable[[FleetEvent], None], event: FleetEvent) -> None:
         """Deliver an event of a node once, twice, later, or not at all."""
         name, message = event
-        if isinstance(message, str | wire.Welcome):  # the begin or the end of a connection
+        if isinstance(message, str):  # the end of a connection
+            on_event(event)
+            return
+        event = (name, at_controller(message))
+        if isinstance(message, wire.Welcome):
             on_event(event)
             return
         faults, drawn = self._cluster.faults, self._cluster.rng.random()
@@ -90,18 +95,18 @@ class FaultyFleet(SimFleet):
         if drawn < faults.lose:
             self._fail(name)
             return
-        await super().send(name, message)
+        await super().send(name, at_agent(message))
         if drawn - faults.lose < faults.double:
-            await super().send(name, message)
+            await super().send(name, at_agent(message))
 
     async def launch(self, name: NodeName, launch: wire.Launch, tree: PackedTree | None) -> None:
         faults, drawn = self._cluster.faults, self._cluster.rng.random()
         if drawn < faults.lose:
             self._fail(name)
             return
-        await self._launch_or_refuse(name, launch)
+        await self._launch_or_refuse(name, at_agent(launch))
         if drawn - faults.lose < faults.double:
-            await self._launch_or_refuse(name, launch)
+            await self._launch_or_refuse(name, at_agent(launch))
 
     async def _launch_or_refuse(self, name: NodeName, launch: wire.Launch) -> None:
         node = self._nodes[name]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Optional, Protocol
+from typing import Any, Callable, Optional, Protocol
 
 from warpdeck_agent.launch.background_tasks import BackgroundTasks
 from warpdeck_agent.launch.checkpoints import LOOK_S, goes_on_until
@@ -26,12 +26,15 @@ class EndLaunch(Protocol):
 
 
 class LimitEnforcement:
-    """Enforces limits. `end` ends a launch that has exceeded one."""
+    """Enforces limits. `end` ends a launch that has exceeded one, and `tell` sends a report to the controller."""
 
-    def __init__(self, signals: Signals, memory: MemoryWatch, end: EndLaunch) -> None:
+    def __init__(
+        self, signals: Signals, memory: MemoryWatch, end: EndLaunch, *, tell: Callable[[Any], None]
+    ) -> None:
         self._signals = signals
         self._memory = memory
         self._end = end
+        self._tell = tell
         self._background = BackgroundTasks()
 
     def begin(self, launch: LocalLaunch) -> None:
@@ -89,7 +92,8 @@ class LimitEnforcement:
     async def _end_after_checkpoint(self, launch: LocalLaunch) -> None:
         """End a launch after its next checkpoint, if that comes soon, and let it save its work.
 
-        A share without processes of its own waits as long as it may, because the first node ends the job.
+        A share without the batch script waits as long as it may, because the first node decides. The controller
+        then ends the other shares at the same time.
         """
         meta, limit, before = launch.meta, launch.limit, launch.checkpoints.look()
         limit_unix = time.time() + (0.0 if limit is None else limit.left_s() or 0.0)
@@ -103,6 +107,7 @@ class LimitEnforcement:
             if launch.phase != "running" or left_s is None or left_s > 0:
                 return  # It has ended, is suspended, or got another limit, which has its own end.
         self._end(launch, cause="timeout", grace_s=meta.grace_s, saves=True)
+        self._tell(launch.report())  # The controller lets the other nodes of the job save their work, too.
 
     async def _watch_checkpoints(self, launch: LocalLaunch) -> None:
         while launch.phase == "running":

@@ -255,7 +255,9 @@ class JobReport:
     exit_code: int = 0
     signal: int = 0
     cause: str = ""
-    """Why it ended, if it did not end by itself: "timeout", "cancelled", "oom" or "unknown"."""
+    """Why it ended, if it did not end by itself: "timeout", "cancelled", "oom" or "unknown". A running launch with
+    a cause is being ended.
+    """
     message: str = ""
     stdout_path: str = ""
     stderr_path: str = ""

@@ -276,6 +276,9 @@ def _share_runs(txn: Transaction, job: Job, share: ShareStatus, job_report: wire
             )
         )
         txn.log(job.id, "running on " + ", ".join(part.node for part in job.shares))
+    elif job.state is JobState.RUNNING and job.request.requeue_at_limit and job_report.cause == "timeout":
+        txn.log(job.id, "saves its work at its time limit")
+        effects += end_job(txn, job, "timeout", saving_s=txn.state.site.grace_s)
     return effects
 
 

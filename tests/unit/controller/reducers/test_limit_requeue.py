@@ -10,6 +10,7 @@ from tests.support.core import ANN, Core, make_request
 from warpdeck.controller.events.events import Cancelled, KillShare, Requeued
 from warpdeck.model import JobState
 from warpdeck.model.request import WarnSignal
+from warpdeck_agent.wire import messages as wire
 
 PENDING, TIMEOUT, COMPLETED = JobState.PENDING, JobState.TIMEOUT, JobState.COMPLETED
 CHECKPOINT = {"checkpoint_at": 900.0}
@@ -76,3 +77,18 @@ def test_a_repeated_order_to_save_has_the_time_that_is_left_and_a_cancel_has_non
     assert (last.saves, last.grace_s) == (False, None)
     core.end(job_id)
     assert (core.job(job_id).state, core.job(job_id).restarts) == (JobState.CANCELLED, 0)
+
+
+@pytest.mark.parametrize("at_limit", [True, False])
+def test_all_nodes_save_their_work_when_the_first_one_says_that_the_limit_has_come(at_limit: bool) -> None:
+    core = Core("a", "b")
+    job_id = core.run(make_request(nodes=2, requeue_at_limit=at_limit))
+    running = wire.JobReport(job_id=job_id, restarts=0, phase="running", pid=1, cause="timeout")
+    outcome = core.report("a", running)
+    kills = [effect for effect in outcome.effects if isinstance(effect, KillShare)]
+    assert sorted((kill.node, kill.saves, kill.cause) for kill in kills) == (
+        [("a", True, "timeout"), ("b", True, "timeout")] if at_limit else []
+    )
+    if at_limit:
+        core.end(job_id, cause="timeout", **CHECKPOINT)
+        assert (core.job(job_id).state, core.job(job_id).restarts) == (PENDING, 1)
