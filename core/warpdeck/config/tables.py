@@ -74,6 +74,8 @@ class Scheduler(Table, frozen=True, kw_only=True):
     """
     wait_bound: Limit = None
     """A job that has waited longer goes before all others, with a reservation. Without a value there is no bound."""
+    keep_reserved: bool = False
+    """A job that has a reserved start never gets a later one because of jobs that come later, or of another order."""
     reservations: Count = 1
     reservation_holds: Literal["nodes", "start"] = "nodes"
     backfill_order: Literal["priority", "shortest"] = "shortest"

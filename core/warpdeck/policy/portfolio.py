@@ -12,8 +12,8 @@ The objective is the geometric mean of two ratios to EASY: mean wait, and mean b
 if its longest wait is at most a tenth above EASY's. The order in force is replaced only by an admissible order that is
 better by a margin over all windows together and better in most of the windows. Without enough evidence the order in
 force stays, which is `START` at first. If the order in force is not admissible, EASY replaces it, or the best order if
-it is better than EASY in most of the windows. The best order of the past is followed because load and users of a site change slowly (Deng, Song, Ren and Iosup
-2013; Gaussier, Lelong, Reis and Trystram 2018).
+it is better than EASY in most of the windows. The best order of the past is followed because load and users of a site
+change slowly (Deng, Song, Ren and Iosup 2013; Gaussier, Lelong, Reis and Trystram 2018).
 
 The module is pure: it reads no clock and does no I/O.
 """

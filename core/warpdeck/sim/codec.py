@@ -1,4 +1,7 @@
-"""The messages of a simulated link. Its sender's code encodes each to bytes, and its receiver's code decodes them, as on a real link."""
+"""The messages of a simulated link.
+
+The code of its sender encodes each to bytes, and the code of its receiver decodes them, as on a real link.
+"""
 
 from __future__ import annotations
 
