@@ -57,6 +57,8 @@ class HostsChaos(Chaos):
         self._active = SITES[0]
         self._site_lock = threading.Lock()
         self._moving = False
+        """Whether a takeover is in progress. Then the machines of the controller and of the standby have no other fault."""
+        self._has_standby = False
         self._clients: Counter[int] = Counter()
         """Numbers of running clients by host."""
         self._faults_of: Counter[str] = Counter()
@@ -87,15 +89,9 @@ class HostsChaos(Chaos):
         key = self._lab.fingerprint(self._standby)
         words = ("standby", target, "--home", str(path), "--keys", "--accept-host-key", key)
         site = self._sites[self._active]
-
-        def follows() -> bool:
-            if site.run(*words).returncode:
-                return False
-            with contextlib.suppress(AssertionError):
-                return bool(eventually(self._is_in_sync, timeout_s=30.0, what="the mode sync"))
-            return False
-
-        eventually(follows, timeout_s=2 * FOLLOWS_S, what="a standby")
+        eventually(lambda: not site.run(*words).returncode, timeout_s=FOLLOWS_S, what="a standby")
+        self._has_standby = True
+        eventually(self._is_in_sync, timeout_s=FOLLOWS_S, what="the mode sync")
 
     def _request(self, kind: str, **fields: Any) -> Any:
         """Return the active controller's answer to a request, or None if none answers."""
@@ -203,7 +199,7 @@ class HostsChaos(Chaos):
 
     def _kill_sshd(self, rng: random.Random) -> None:
         self._pause(rng, 60.0)
-        host = rng.choice((*NODES, self._standby))
+        host = rng.choice(NODES if self._moving else (*NODES, self._standby))
         self._lab.sh("sshd", str(host), "stop")
         self._over.wait(rng.uniform(0.0, 15.0))
         self._lab.sh("sshd", str(host), "start")
@@ -211,7 +207,7 @@ class HostsChaos(Chaos):
 
     def _cut(self, rng: random.Random) -> None:
         self._pause(rng, 40.0)
-        host = str(rng.choice((*SITES, *NODES)))
+        host = str(rng.choice(NODES if self._moving else (*SITES, *NODES)))
         begin, end = rng.choice((("drop", "undrop"), ("partition", "heal")))
         self._lab.sh(begin, host)
         self._over.wait(rng.uniform(0.5, 25.0))
@@ -227,6 +223,9 @@ class HostsChaos(Chaos):
                 self._moving = True
             try:
                 self._move()
+            except AssertionError as error:
+                self._faults_of["takeover given up"] += 1
+                print(f"takeover given up: {str(error)[-400:]}", flush=True)
             finally:
                 with self._lock:
                     self._moving = False
@@ -235,24 +234,23 @@ class HostsChaos(Chaos):
         """Kill the controller, and let its standby take over. Then make the old machine the standby of the new one."""
         old, new = self._sites[self._active], self._sites[self._standby]
         old.run("up", "--no-local-node")
+        eventually(lambda: not self._clients[0], timeout_s=FOLLOWS_S, what="the end of the short clients")
+        if not self._has_standby:
+            self._make_standby()
+        eventually(self._is_in_sync, timeout_s=FOLLOWS_S, what="the mode sync")
+        end_of_log = (old.path / "controller.log").stat().st_size
         if not self._is_in_sync():
-            self._make_standby()
-        with contextlib.suppress(AssertionError):
-            eventually(lambda: not self._clients[0], timeout_s=FOLLOWS_S, what="the end of the short clients")
-            eventually(self._is_in_sync, timeout_s=FOLLOWS_S, what="the mode sync")
-            end_of_log = (old.path / "controller.log").stat().st_size
-            if not self._is_in_sync():
+            return
+        self._kill_controller()
+        with (old.path / "controller.log").open() as log:
+            log.seek(end_of_log)
+            if LATE in log.read():
+                self._faults_of["takeover given up because the standby was late"] += 1
                 return
-            self._kill_controller()
-            with (old.path / "controller.log").open() as log:
-                log.seek(end_of_log)
-                if LATE in log.read():
-                    self._faults_of["takeovers given up, as the standby was late"] += 1
-                    return
-            new.ok("takeover", "--force")
-            self._active = new.host
-            self._faults_of["takeover"] += 1
-            self._make_standby()
+        new.ok("takeover", "--force")
+        self._active, self._has_standby = new.host, False
+        self._faults_of["takeover"] += 1
+        self._make_standby()
 
     def _settle(self) -> None:
         site = self._sites[self._active]

@@ -79,7 +79,9 @@ def settings_for(order: str, site: PlannerSettings, *, wait_bound_s: float | Non
 
     A bound that the site has set itself applies to every order.
     """
-    bounds = [each for each in (site.wait_bound_s, wait_bound_s if order != EASY else None) if each is not None]
+    bounds = [
+        each for each in (site.wait_bound_s, wait_bound_s if order != EASY else None) if each is not None
+    ]
     return msgspec.structs.replace(
         site, backfill="easy", keep_reserved=True, wait_bound_s=min(bounds, default=None), **ORDERS[order]
     )
@@ -89,7 +91,9 @@ def choose(windows: Sequence[Window], *, in_force: str) -> Choice:
     """Return the order that the evidence supports."""
     jobs = sum(window[EASY].jobs for window in windows)
     if len(windows) < LEAST_WINDOWS or jobs < LEAST_JOBS:
-        return Choice(order=in_force, reason=f"only {jobs:,} jobs in {len(windows)} windows: not enough to judge")
+        return Choice(
+            order=in_force, reason=f"only {jobs:,} jobs in {len(windows)} windows: not enough to judge"
+        )
     most_s = LONGEST * _longest(windows, EASY) + NO_WAIT_S
     admissible = [order for order in ORDERS if _longest(windows, order) <= most_s]
     scores = {order: score(windows, order) for order in admissible}

@@ -45,14 +45,16 @@ class SiteGatewayRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RestRow(msgspec.Struct, frozen=True, kw_only=True):
-    """The slurmrestd that the user's settings name as a source of the queue."""
+    """The slurmrestd that the user's settings name as a source of the queue, the nodes and the partitions."""
 
     url: str = ""
     """Its address; "" if it may not have the token."""
     version: str = ""
     """The version of data_parser in which it has answered last; "" if it has not answered."""
     problem: str = ""
-    """The reason why Slurm's commands are run instead; "" if there is none."""
+    """The reason why Slurm's commands are run instead, at least for a part; "" if there is none."""
+    answers: list[str] = []
+    """The parts for which it is asked: queue, nodes and partitions."""
 
 
 class EngineRow(msgspec.Struct, frozen=True, kw_only=True):

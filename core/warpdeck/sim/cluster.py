@@ -1,4 +1,4 @@
-"""The real controller, reducer and planner over failing simulated nodes, from one seed and in virtual time.
+"""The real controller, planner, SQLite store and codec over failing simulated nodes, from one seed and in virtual time.
 
 Simulated faults: links break and are restored, messages are lost, doubled and delayed, nodes reboot and lose their
 jobs, launches are refused, jobs fail, clocks jump, the disk is full or slow, and the controller is killed before
@@ -31,11 +31,12 @@ from warpdeck.model import ArraySpec, GpuRequest, Job, JobId, Link, Node, NodeNa
 from warpdeck.ports.caller import Principal
 from warpdeck.ports.ports import FleetEvent, NodeCommand, PackedTree
 from warpdeck.ports.store import Changes
-from warpdeck.store import MemoryStore
 from warpdeck_agent.wire import messages as wire
 
+from .codec import at_agent, at_controller
 from .demo import NoOutputs
-from .faults import DISK_FULL, MOST_DELAY_S, Faults, FaultyStore
+from .disk import FULL, SimDisk, SimStore
+from .faults import MOST_DELAY_S, Faults
 from .fleet import Key, SimFleet, SimNode
 
 EPOCH_UNIX = 1_700_000_000.0
@@ -64,7 +65,11 @@ class FaultyFleet(SimFleet):
     def _deliver(self, on_event: Callable[[FleetEvent], None], event: FleetEvent) -> None:
         """Deliver an event of a node once, twice, later, or not at all."""
         name, message = event
-        if isinstance(message, str | wire.Welcome):  # the begin or the end of a connection
+        if isinstance(message, str):  # the end of a connection
+            on_event(event)
+            return
+        event = (name, at_controller(message))
+        if isinstance(message, wire.Welcome):
             on_event(event)
             return
         faults, drawn = self._cluster.faults, self._cluster.rng.random()
@@ -90,18 +95,18 @@ class FaultyFleet(SimFleet):
         if drawn < faults.lose:
             self._fail(name)
             return
-        await super().send(name, message)
+        await super().send(name, at_agent(message))
         if drawn - faults.lose < faults.double:
-            await super().send(name, message)
+            await super().send(name, at_agent(message))
 
     async def launch(self, name: NodeName, launch: wire.Launch, tree: PackedTree | None) -> None:
         faults, drawn = self._cluster.faults, self._cluster.rng.random()
         if drawn < faults.lose:
             self._fail(name)
             return
-        await self._launch_or_refuse(name, launch)
+        await self._launch_or_refuse(name, at_agent(launch))
         if drawn - faults.lose < faults.double:
-            await self._launch_or_refuse(name, launch)
+            await self._launch_or_refuse(name, at_agent(launch))
 
     async def _launch_or_refuse(self, name: NodeName, launch: wire.Launch) -> None:
         node = self._nodes[name]
@@ -161,7 +166,7 @@ class FaultyFleet(SimFleet):
 
 
 class SimCluster:
-    """Nodes and a store that outlive the controllers that run on them."""
+    """Nodes and a disk that outlive the controllers that run on them."""
 
     def __init__(
         self,
@@ -176,7 +181,9 @@ class SimCluster:
         self.config = msgspec.structs.replace(config or Config(), keep_finished_s=FOR_EVER_S)
         self.rng = random.Random(seed)
         self.faults = faults or Faults()
-        self.store = FaultyStore(self.faults, self.rng)
+        self.disk = SimDisk(self.faults, self.rng)
+        self.store: SimStore
+        """The store of the last controller."""
         self.nodes = [SimNode(NodeName(f"n{number}"), gpus=gpus, cpus=16) for number in range(nodes)]
         self.boots: dict[NodeName, int] = {}
         self.starts_of: dict[tuple[NodeName, Key], int] = {}
@@ -192,13 +199,13 @@ class SimCluster:
     async def run_until_crash(self, work: Coroutine[Any, Any, object]) -> bool:
         """Run `work` until it ends or the controller dies in a commit. Return whether it has ended."""
         running = asyncio.ensure_future(work)
-        dying = asyncio.ensure_future(self.store.crashed.wait())
+        dying = asyncio.ensure_future(self.disk.crashed.wait())
         await asyncio.wait((running, dying), return_when=asyncio.FIRST_COMPLETED)
         has_ended = running.done()
         for each in (running, dying):
             each.cancel()
         await asyncio.gather(running, dying, return_exceptions=True)
-        self.store.crashed.clear()
+        self.disk.crashed.clear()
         if has_ended:
             await running  # raises its error
         return has_ended
@@ -214,9 +221,10 @@ class SimCluster:
         """
         fleet = FaultyFleet(self)
         starts = self._starts()
-        known = await self.store.load(finished_since_unix=0.0)
+        self.store = await self.disk.open_store()
+        known = await self.store.starts()
         # A controller that dies in this commit has not contacted any node, which is as if it had not been started.
-        await MemoryStore.commit(self.store, Changes(start=starts.next(known.start, known.fenced_by)))
+        await self.store.commit_safely(Changes(start=starts.next(known.start, known.fenced_by)))
         adapters = Adapters(
             store=self.store,
             fleet=fleet,
@@ -233,6 +241,7 @@ class SimCluster:
             checking = group.create_task(_check(controller, on_change))
             await self._add_nodes(controller, fleet)
             yield controller
+            self.disk.kill()
             checking.cancel()
             serving.cancel()
 
@@ -260,7 +269,7 @@ class SimCluster:
 
     def calm(self) -> None:
         """Let no more faults happen."""
-        self.faults = self.store.faults = Faults(refuse=0.0, fail=0.0)
+        self.faults = self.disk.faults = Faults(refuse=0.0, fail=0.0)
 
     async def step(self, controller: Controller) -> str:
         """Trigger one random event and return its name."""
@@ -298,7 +307,7 @@ class SimCluster:
         try:
             outcome = await controller.apply(event)
         except UserError as error:
-            is_full = error.message == DISK_FULL
+            is_full = FULL in error.message
             assert components or is_full, "any of the requests alone has room on the empty cluster"
             return
         assert outcome.job is not None

@@ -146,12 +146,15 @@ class PortfolioReplay(Replay):
     def _evidence(self) -> list[Window]:
         """Return the windows of the jobs that all shadows have reached and that have ended on the site."""
         reached_s = min(shadow.reached_s for shadow in self._shadows.values())
-        reached = [job for job in self._in_order[: self._submitted] if job.pending.eligible_at_unix < reached_s]
+        reached = [
+            job for job in self._in_order[: self._submitted] if job.pending.eligible_at_unix < reached_s
+        ]
         reached = [job for job in reached[-MAX_EVIDENCE_JOBS:] if job.pending.id in self._runs]
         size = max(1, -(-len(reached) // WINDOWS))
         parts = [reached[at : at + size] for at in range(0, len(reached), size)]
         return [
-            {order: _figures(shadow, part, reached_s) for order, shadow in self._shadows.items()} for part in parts
+            {order: _figures(shadow, part, reached_s) for order, shadow in self._shadows.items()}
+            for part in parts
         ]
 
     def _raise_bound(self) -> None:

@@ -14,9 +14,9 @@ import secrets
 import sqlite3
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import msgspec
 
@@ -53,6 +53,8 @@ MAX_SEARCH_S = 20.0
 """Maximum number of seconds for a query about finished jobs. A query over a million rows takes one second."""
 
 _T = TypeVar("_T")
+Connect = Callable[[str], Awaitable[Database]]
+"""Opens a database file for reading and writing. Raises sqlite3.Error."""
 _NODE = msgspec.msgpack.Decoder(Node)
 _RESERVATION = msgspec.msgpack.Decoder(Reservation)
 _STEP = msgspec.msgpack.Decoder(Step)
@@ -90,12 +92,12 @@ class SqliteStore:
         self._recent = RecentReads()
 
     @classmethod
-    async def open(cls, path: str) -> SqliteStore:
+    async def open(cls, path: str, *, connect: Connect = open_database) -> Self:
         """Open or create the database (mode 0600), and migrate it. Raises StoreError."""
         try:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             refuse_newer(path)
-            db = await open_database(path)
+            db = await connect(path)
         except OSError as error:
             raise StoreError(f"cannot open the database {path}: {error}") from error
         except (sqlite3.Error, StoreError) as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import gc
 import importlib.util
 import json
 import os
@@ -37,10 +38,13 @@ def serve(folder: str) -> int:
     A second agent for the same folder exits at once.
     """
     sys.path.insert(0, os.path.join(folder, LIBRARY))
+    gc.disable()  # Imported objects are never freed, so collections during the imports would be in vain.
     import asyncio  # Imported here because `start` and `attach` do without it.
 
     from .server import Agent
 
+    gc.freeze()
+    gc.enable()
     os.umask(0o022)  # files that jobs read set their own mode
     os.makedirs(folder, mode=0o700, exist_ok=True)
     lock = os.open(os.path.join(folder, "agent.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -16,7 +16,7 @@ from tests.slurm_parity.peer.real_slurm import RealSlurm
 from tests.support.home import Home
 from tests.support.processes import has_ended
 from tests.support.terminal import AtTerminal
-from tests.support.waiting import eventually
+from tests.support.waiting import WAIT_S, eventually
 
 import warpdeck
 
@@ -136,6 +136,55 @@ def test_a_terminal_in_a_job_survives_a_killed_gateway(site: Home, work: Path) -
     assert terminal.ended() == 3
     terminal.close()
     site.ok("cancel", job)
+
+
+@pytest.mark.parametrize("moment", ["waits", "runs", "ends"])
+def test_an_allocation_survives_a_gateway_that_is_killed(
+    site: Home, work: Path, tmp_path: Path, moment: str
+) -> None:
+    """The gateway is killed while salloc waits, while its shell runs, or just before the shell ends."""
+    shell = (
+        f"srun echo one; touch {tmp_path}/runs; until [ -e go ]; do sleep 0.1; done; srun echo two; exit 3"
+    )
+    argv = [sys.executable, "-m", "warpdeck.cli.main", "salloc", "--job-name", moment, "--exclusive"]
+    full = site.json("submit", "--exclusive", "-N4", "--wrap", "sleep 600", cwd=work)["job_id"]
+    with (
+        (tmp_path / "out").open("w") as out,
+        subprocess.Popen(
+            [*argv, "sh", "-c", shell], env=site.environ, cwd=work, stdout=out, stderr=out
+        ) as holder,
+    ):
+        eventually(lambda: "queued and waiting" in (tmp_path / "out").read_text(), what="salloc waits")
+        if moment == "waits":
+            kill_gateway(site)
+        site.ok("cancel", str(full))
+        eventually((tmp_path / "runs").exists, what="the shell runs")
+        if moment == "runs":
+            kill_gateway(site)
+            site.ok("queue")  # Another command starts the next gateway.
+        (work / "go").touch()
+        if moment == "ends":
+            kill_gateway(site)
+        try:
+            assert holder.wait(WAIT_S) == 3
+        finally:
+            holder.kill()
+    text = (tmp_path / "out").read_text()
+    assert (text.count("one\n"), text.count("two\n"), text.count("Granted")) == (1, 1, 1), text
+    eventually(lambda: ends(site, moment) == ["FAILED"], what="the end is recorded once")
+
+
+def ends(site: Home, name: str) -> list[str]:
+    """Return the states of the ended jobs of this name in the record."""
+    rows = site.request("records", names=[name], ended=True)["jobs"]
+    return [row["state"] for row in rows if row["state"] not in ("PENDING", "RUNNING")]
+
+
+def kill_gateway(site: Home) -> None:
+    """Kill the gateway, and wait until it has ended."""
+    pid = int((site.path / "controller.lock").read_text().split()[0])
+    os.kill(pid, signal.SIGKILL)
+    eventually(lambda: has_ended(pid), what="the gateway has ended")
 
 
 def test_no_byte_of_a_step_is_lost_or_repeated_while_gateways_are_killed(

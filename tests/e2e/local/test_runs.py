@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from mlflow import MlflowClient
-from pyarrow import parquet
 from tests.support.home import Home, temporary_home
 
 TRAIN = """\
@@ -73,6 +71,10 @@ def test_an_unknown_order_names_the_known_ones(site: Home) -> None:
 
 
 def test_csv_and_parquet_have_the_same_rows(site: Home, tmp_path: Path) -> None:
+    from pyarrow import (
+        parquet,  # This and MLflow take seconds to import, which each worker of the tests would pay.
+    )
+
     rows = list(csv.DictReader(io.StringIO(site.ok("runs", "--csv"))))
     assert [row["params.lr"] for row in rows] == list(RATES)
     site.ok("runs", "--parquet", str(tmp_path / "runs.parquet"))
@@ -84,6 +86,8 @@ def test_csv_and_parquet_have_the_same_rows(site: Home, tmp_path: Path) -> None:
 
 def test_mlflow_has_each_run_once(site: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """MLflow's store in files needs no server."""
+    from mlflow import MlflowClient
+
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     monkeypatch.setitem(site.environ, "MLFLOW_ALLOW_FILE_STORE", "true")
     words = ["runs", "--mlflow", f"file://{tmp_path}/mlruns", "--experiment", "vision"]

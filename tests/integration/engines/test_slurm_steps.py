@@ -28,17 +28,18 @@ from warpdeck_agent.wire.steps import ERR, EVERY_TASK, OUT, TASK_HEADER
 
 pytestmark = [pytest.mark.slurm, pytest.mark.asyncio(loop_scope="module")]
 ENV = {"PATH": "/usr/bin:/bin"}
-OTHER_GATEWAY = """
+GATEWAY_WITH_AN_ALLOCATION = """
 import asyncio, sys
 from pathlib import Path
 from tests.integration.engines.rig import Client
 from tests.integration.engines.test_slurm_sessions import USER, gateway_in
-from warpdeck.protocol import requests as ask
+from tests.integration.engines.test_slurm_steps import held_by_a_shell
+from warpdeck.ports.caller import Caller, LocalClient
 
-async def main(folder):
+async def main(folder, client):
     async with gateway_in(Path(folder)) as engine:
-        message = ask.Salloc(words=("sh",), env={"PATH": "/usr/bin:/bin"}, cwd=folder)
-        held = await engine.steps.salloc(USER, message, Client().progress)
+        caller = Caller(USER.who, client=LocalClient(pid=int(client)))
+        held = await engine.steps.salloc(caller, held_by_a_shell(folder), Client().progress)
         print(held.answer["job_id"], flush=True)
         await asyncio.Event().wait()
 
@@ -72,15 +73,22 @@ def typing_step(folder: str) -> ask.Srun:
     return ask.Srun(words=("sh", "-c", script), env=ENV, cwd=folder, has_input=True, nonce="7" * 32)
 
 
+def held_by_a_shell(folder: str) -> ask.Salloc:
+    """Return the request of an allocation for a shell."""
+    return ask.Salloc(words=("--job-name=kept", "sh"), env=ENV, cwd=folder, nonce="8" * 32)
+
+
 @contextlib.asynccontextmanager
-async def killed_gateway(slurm: RealSlurm) -> AsyncIterator[tuple[Path, str]]:
-    """Yield a folder in which a gateway was killed, and the step that its client ran."""
+async def killed_gateway(
+    slurm: RealSlurm, program: str = GATEWAY_WITH_A_STEP, *words: str
+) -> AsyncIterator[tuple[Path, str]]:
+    """Yield a folder in which a gateway was killed, and the step or the job of its client."""
     with temporary_home() as home:
         folder = home.path.parent
         home.path.mkdir()
         commands_of(slurm, folder)
         other = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", GATEWAY_WITH_A_STEP, str(folder)), stdout=asyncio.subprocess.PIPE
+            *(sys.executable, "-c", program, str(folder), *words), stdout=asyncio.subprocess.PIPE
         )
         assert other.stdout is not None
         async with asyncio.timeout(WAIT_S):
@@ -284,24 +292,98 @@ async def test_an_allocation_without_a_shell_stays(rig: Rig) -> None:
     await rig.cancel(job)
 
 
-async def test_a_killed_gateway_leaves_no_allocation(slurm: RealSlurm) -> None:
-    with temporary_home() as home:
-        folder = home.path.parent
-        home.path.mkdir()
-        commands_of(slurm, folder)
-        other = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", OTHER_GATEWAY, str(folder)), stdout=asyncio.subprocess.PIPE
-        )
-        assert other.stdout is not None
-        async with asyncio.timeout(WAIT_S):
-            job = (await other.stdout.readline()).decode().strip()
-        os.kill(other.pid, signal.SIGKILL)
-        await other.wait()
-        async with asyncio.timeout(WAIT_S):
-            while "RUNNING" in await asyncio.to_thread(
-                slurm.ok, "squeue", "-h", "-t", "all", "-j", job, "-o", "%T"
-            ):
-                assert job
+@contextlib.asynccontextmanager
+async def client_process() -> AsyncIterator[asyncio.subprocess.Process]:
+    """A process in the role of a client."""
+    process = await asyncio.create_subprocess_exec("sleep", "600")
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def state_in_slurm(slurm: RealSlurm, job: str) -> str:
+    """Return Slurm's own name of the state of a job."""
+    return (await asyncio.to_thread(slurm.ok, "squeue", "-h", "-t", "all", "-j", job, "-o", "%T")).strip()
+
+
+async def test_an_allocation_survives_a_killed_gateway_until_its_client_gives_it_back(
+    slurm: RealSlurm,
+) -> None:
+    async with client_process() as client:
+        kept = killed_gateway(slurm, GATEWAY_WITH_AN_ALLOCATION, str(client.pid))
+        async with kept as (folder, job):
+            async with gateway_in(folder) as engine:
+                assert isinstance(engine.steps, SlurmSteps)
+                engine.steps.come_back_s = 0.0
+                engine.steps.start()
+                await eventually_async(lambda: slurm.ok("squeue", "-h", "-j", job, "-o", "%T") == "RUNNING\n")
+                attach = ask.SallocAttach(job=int(job))
+                held = await engine.steps.salloc_attach(USER, attach)
+                engine.steps.stop()
+                held.left()  # The second gateway stops.
+            assert await state_in_slurm(slurm, job) == "RUNNING"
+            async with gateway_in(folder) as engine:
+                held = await engine.steps.salloc_attach(USER, attach)
+                inside = await asyncio.to_thread(slurm.ok, "srun", f"--jobid={job}", "echo", "inside")
+                assert inside == "inside\n"
+                revoked = asyncio.ensure_future(held.revoked())
+                await held.release(3)
+                async with asyncio.timeout(WAIT_S):
+                    assert f"Job allocation {job} has been revoked" in await revoked
+                assert await state_in_slurm(slurm, job) == "FAILED"
+                await eventually_async(lambda: not list((folder / "home" / "steps").iterdir()))
+                with pytest.raises(UserError, match="no longer exists"):
+                    await engine.steps.salloc_attach(USER, attach)
+
+
+async def test_a_repeated_request_joins_the_allocation_of_a_killed_gateway(slurm: RealSlurm) -> None:
+    async with client_process() as client:
+        kept = killed_gateway(slurm, GATEWAY_WITH_AN_ALLOCATION, str(client.pid))
+        async with kept as (folder, job), gateway_in(folder) as engine:
+            held = await engine.steps.salloc(USER, held_by_a_shell(str(folder)), Client().progress)
+            assert str(held.answer["job_id"]) == job and held.answer["env"]["SLURM_JOB_ID"] == job
+            listed = await asyncio.to_thread(slurm.ok, "squeue", "-h", "-n", "kept", "-o", "%i")
+            assert listed.split() == [job]
+            held.left()
+            await eventually_async(lambda: slurm.ok("squeue", "-h", "-j", job, "-t", "R") == "")
+
+
+async def test_an_allocation_ends_without_a_gateway_when_its_client_has_ended(slurm: RealSlurm) -> None:
+    async with client_process() as client:
+        kept = killed_gateway(slurm, GATEWAY_WITH_AN_ALLOCATION, str(client.pid))
+        async with kept as (folder, job):
+            assert await state_in_slurm(slurm, job) == "RUNNING"
+            client.kill()
+            await client.wait()
+            await eventually_async(lambda: slurm.ok("squeue", "-h", "-j", job, "-t", "R") == "")
+            await eventually_async(lambda: not list((folder / "home" / "steps").iterdir()))
+
+
+async def test_a_job_that_is_cancelled_while_no_gateway_runs_is_revoked_by_the_next_one(
+    slurm: RealSlurm,
+) -> None:
+    async with client_process() as client:
+        kept = killed_gateway(slurm, GATEWAY_WITH_AN_ALLOCATION, str(client.pid))
+        async with kept as (folder, job):
+            await asyncio.to_thread(slurm.ok, "scancel", job)
+            async with gateway_in(folder) as engine:
+                held = await engine.steps.salloc_attach(USER, ask.SallocAttach(job=int(job)))
+                async with asyncio.timeout(WAIT_S):
+                    assert f"Job allocation {job} has been revoked" in await held.revoked()
+
+
+async def test_an_allocation_ends_with_its_killed_keeper(rig: Rig) -> None:
+    held = await rig.engine.steps.salloc(rig.user, held_by_a_shell(str(rig.folder)), Client().progress)
+    assert isinstance(rig.engine.steps, SlurmSteps)
+    folder = rig.engine.steps.kept.folder_of(f"{held.answer['job_id']}.allocation")
+    keeper = int(await asyncio.to_thread(subprocess.check_output, ["pgrep", "-f", folder]))
+    os.kill(keeper, signal.SIGKILL)
+    async with asyncio.timeout(WAIT_S):
+        assert "has been revoked" in await held.revoked()
+    await rig.reached(str(held.answer["job_id"]))
 
 
 async def test_a_step_and_its_output_survive_a_killed_gateway(slurm: RealSlurm) -> None:
@@ -350,7 +432,7 @@ async def test_a_killed_keeper_is_told_and_its_request_does_not_run_twice(rig: R
     step = await rig.engine.steps.srun(rig.user, request, client.progress)
     assert not isinstance(step, (CommandText, EndedStep)) and isinstance(rig.engine.steps, SlurmSteps)
     running = asyncio.create_task(step.run(client))
-    [folder] = rig.engine.steps.kept.folders()
+    folder = rig.engine.steps.kept.folder_of(f"{step.answer['job_id']}.{step.answer['step']}")
     keeper = int(await asyncio.to_thread(subprocess.check_output, ["pgrep", "-f", folder]))
     os.kill(keeper, signal.SIGKILL)
     async with asyncio.timeout(WAIT_S):

@@ -75,7 +75,7 @@ def test_a_user_over_the_share_makes_one_step_at_a_time_and_delays_no_other() ->
 
         await times.metered(BOB, asyncio.sleep(0))
         await times.metered(ANN, work.steps(int(2 * BURST_S / STEP_S)))
-        many = [asyncio.ensure_future(times.metered(ANN, note(ANN))) for _ in range(50)]  # type: ignore[arg-type]
+        many = [asyncio.ensure_future(times.metered(ANN, note(ANN))) for _ in range(50)]
         await asyncio.sleep(0)
         await times.metered(BOB, note(BOB))
         for each in many:
@@ -103,8 +103,8 @@ def test_a_request_that_is_canceled_while_it_waits_ends_and_the_next_gets_its_tu
 
         await times.metered(BOB, asyncio.sleep(0))
         await times.metered(ANN, work.steps(int(2 * BURST_S / STEP_S)))
-        first = asyncio.ensure_future(times.metered(ANN, request("first")))  # type: ignore[arg-type]
-        second = asyncio.ensure_future(times.metered(ANN, request("second")))  # type: ignore[arg-type]
+        first = asyncio.ensure_future(times.metered(ANN, request("first")))
+        second = asyncio.ensure_future(times.metered(ANN, request("second")))
         while not times.must_wait(ANN):
             await times.metered(BOB, asyncio.sleep(0))
         await asyncio.sleep(STEP_S)

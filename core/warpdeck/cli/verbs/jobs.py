@@ -70,6 +70,7 @@ def _print_job(detail: dict[str, Any], args: Namespace) -> None:
         ("exit", f"{row['exit_code']} {row['exit_cause']} {detail['message']}".strip()),
         ("warning", detail["notice"]),
         ("requested", _requested(row)),
+        ("at limit", "returns to the queue after a checkpoint" if detail["requeues_at_limit"] else ""),
         ("run time", _run_time(detail)),
         ("submitted", format_time(row["submit"])),
         ("started", format_time(row["start"])),

@@ -28,8 +28,8 @@ from warpdeck.model import Facility, Gpu, GpuDrain, GpuUuid, Job, JobId, Link, N
 from warpdeck_agent.wire import messages as wire
 
 from . import step_commands
-from .fencing import claim
-from .progress import apply_report
+from .claims import claim
+from .progress import apply_report, lose_share
 from .unknown_launches import drop_unreported, has_lost_start, note_past
 
 _GPU_WORDS = {"nvidia", "geforce", "tesla", "quadro", "graphics", "device", "rtx", "gtx"}
@@ -118,7 +118,7 @@ def remove(txn: Transaction, event: NodeRemoved) -> Outcome:
         KillShare(node=event.name, job_id=job.id, restarts=job.restarts, at_once=True) for job in jobs
     ]
     for job in jobs:
-        effects += _lose_share(txn, job, event.name, f"node {event.name} was removed")
+        effects += lose_share(txn, job, event.name, f"node {event.name} was removed")
     drop_unreported(txn, event.name, set(), with_past=True)
     txn.drop_node(event.name)
     return Outcome(effects=(*effects, DropNode(node=event.name)))
@@ -165,7 +165,10 @@ def up(txn: Transaction, event: NodeUp) -> Outcome:
     unreported = [job for job in here if (job.id, job.restarts) not in reported]
     # A lost share may end other components of its job, which must then not be launched again. So lost shares come first.
     for job in sorted(unreported, key=lambda each: _waits_for_launch(each, name)):
-        effects += _handle_unreported(txn, txn.state.jobs[job.id], name, rebooted=rebooted)
+        is_starting = [job.id, job.restarts] in welcome.starting
+        effects += _handle_unreported(
+            txn, txn.state.jobs[job.id], name, rebooted=rebooted, is_starting=is_starting
+        )
     effects += step_commands.reconcile_steps(txn, name, welcome.steps)
     if not has_lost_start(txn.state, name, welcome.starting):
         effects += claim(txn, name)  # Otherwise the report of that start is waited for.
@@ -188,8 +191,10 @@ def _waits_for_launch(job: Job, name: NodeName) -> bool:
     )
 
 
-def _handle_unreported(txn: Transaction, job: Job, name: NodeName, *, rebooted: bool) -> list[Effect]:
-    """Handle a share of a job that the node does not know.
+def _handle_unreported(
+    txn: Transaction, job: Job, name: NodeName, *, rebooted: bool, is_starting: bool
+) -> list[Effect]:
+    """Handle a share of a job that the node does not report, because it does not know it or is only starting it.
 
     The share never started, or was lost with the node's disk or power. After a reboot it is unknown whether
     the share had started. It is therefore not launched again with the same start count.
@@ -201,27 +206,16 @@ def _handle_unreported(txn: Transaction, job: Job, name: NodeName, *, rebooted: 
     if any(each.job_id == job.id for each in recovery.launches) or (recovery.is_needed and not rebooted):
         return []  # An older database does not say whether the share ran. After the recovery the node reports again.
     if rebooted:
-        return _lose_share(txn, job, name, f"{name} was rebooted", cause=job.ending_cause or "node_fail")
-    if share.phase == "launching" and not job.ending_cause:
-        return [LaunchShare(node=name, job_id=job.id)] if not txn.state.starts.unclaimed else []
+        return lose_share(txn, job, name, f"{name} was rebooted", cause=job.ending_cause or "node_fail")
+    if share.phase == "launching" and job.ending_cause:
+        # The report of a start that is under way follows, and is answered with a kill.
+        return [] if is_starting else lose_share(txn, job, name, "", cause=job.ending_cause)
+    if share.phase == "launching" and txn.state.starts.unclaimed:
+        txn.state.starts.postponed.add((job.id, name))
+        return []
     if share.phase == "launching":
-        return _lose_share(txn, job, name, "", cause=job.ending_cause)
-    return _lose_share(txn, job, name, f"{name} has no record of the job any more")
-
-
-def _lose_share(
-    txn: Transaction, job: Job, name: NodeName, message: str, *, cause: str = "node_fail"
-) -> list[Effect]:
-    gone = wire.JobReport(
-        job_id=job.id,
-        restarts=job.restarts,
-        phase="exited",
-        exit_code=1,
-        cause=cause,
-        message=message,
-        ended_at=txn.now,
-    )
-    return apply_report(txn, name, gone)
+        return [LaunchShare(node=name, job_id=job.id)]
+    return lose_share(txn, job, name, f"{name} has no record of the job any more")
 
 
 def known(txn: Transaction, name: NodeName) -> Node:

@@ -23,7 +23,6 @@ from warpdeck.controller.events.events import (
     LimitShare,
     NodeWarning,
     Outcome,
-    Reported,
 )
 from warpdeck.controller.state.array_record_splitting import fold_back
 from warpdeck.controller.state.measurements import to_curve, to_own, to_usage
@@ -35,7 +34,6 @@ from warpdeck_agent.wire import messages as wire
 
 from . import hetjob_components, step_commands, unknown_launches
 from .allocations import RELEASED
-from .fencing import claim
 from .job_commands import end_job, kill_share, requeue_job
 from .launch_prefetch import promote_successor, take_over
 from .node_failures import drain_permanently, drain_until_passed
@@ -74,13 +72,7 @@ NOT_FOLLOWED = {
 """Reason why a job is neither followed nor ended."""
 
 
-def report(txn: Transaction, event: Reported) -> Outcome:
-    """Apply an agent's report on a launch. If the launch is outdated, it is ended or forgotten on the node."""
-    effects = (*apply_report(txn, event.name, event.report), *claim(txn, event.name))
-    return Outcome(effects=effects, replan=event.report.phase != "running" or _starts_are_awaited(txn))
-
-
-def _starts_are_awaited(txn: Transaction) -> bool:
+def starts_are_awaited(txn: Transaction) -> bool:
     """Return whether a waiting job may depend on the start of another job.
 
     A start affects no other waiting jobs.
@@ -216,6 +208,22 @@ def apply_report(txn: Transaction, name: NodeName, job_report: wire.JobReport) -
     return _share_ended(txn, job, share, job_report)
 
 
+def lose_share(
+    txn: Transaction, job: Job, name: NodeName, message: str, *, cause: str = "node_fail"
+) -> list[Effect]:
+    """End a share that the node has lost or never had."""
+    gone = wire.JobReport(
+        job_id=job.id,
+        restarts=job.restarts,
+        phase="exited",
+        exit_code=1,
+        cause=cause,
+        message=message,
+        ended_at=txn.now,
+    )
+    return apply_report(txn, name, gone)
+
+
 def _handle_stale_report(job: Job | None, name: NodeName, job_report: wire.JobReport) -> list[Effect]:
     """End and release an outdated launch, and collect its output for the user.
 
@@ -268,6 +276,9 @@ def _share_runs(txn: Transaction, job: Job, share: ShareStatus, job_report: wire
             )
         )
         txn.log(job.id, "running on " + ", ".join(part.node for part in job.shares))
+    elif job.state is JobState.RUNNING and job.request.requeue_at_limit and job_report.cause == "timeout":
+        txn.log(job.id, "saves its work at its time limit")
+        effects += end_job(txn, job, "timeout", saving_s=txn.state.site.grace_s)
     return effects
 
 
@@ -291,6 +302,7 @@ def _share_ended(txn: Transaction, job: Job, share: ShareStatus, job_report: wir
         system_s=job_report.system_s,
         own=to_own(job_report.own),
         gpu=to_usage(job_report.gpu),
+        checkpoint_at_unix=job_report.checkpoint_at,
         **paths,
     )
     if job_report.curve is not None:
@@ -344,14 +356,27 @@ def finish(txn: Transaction, job: Job, *, ended_at: float) -> list[Effect]:
     if state in BY_ITSELF:
         _update_predictions(txn, ended)
     step_commands.end_all(txn, ended, ended_at=ended_at)
-    requeues = job.requeue_on_exit or (
-        state is JobState.NODE_FAIL and job.request.requeue and not job.request.pty
+    requeues = (
+        job.requeue_on_exit
+        or (state is JobState.NODE_FAIL and job.request.requeue and not job.request.pty)
+        or (state is JobState.TIMEOUT and _continues_after_limit(job))
     )
     requeues = requeues and not hetjob_components.is_left(txn.state, job)
     if requeues:
+        if state is JobState.TIMEOUT:
+            txn.log(job.id, "returns to the queue at its time limit, because it has checkpointed")
         requeue_job(txn, _expedited(txn, ended))
         txn.log(job.id, f"requeued (start {job.restarts + 1})")
     return effects + hetjob_components.after_end(txn, ended, requeues=requeues)
+
+
+def _continues_after_limit(job: Job) -> bool:
+    """Return whether a job at its time limit returns to the queue: it asked for it, and has checkpointed since its start.
+
+    Without the second condition, a job that makes no progress would be started forever.
+    """
+    asked = job.request.requeue_at_limit and job.request.requeue
+    return asked and any(share.checkpoint_at_unix > 0 for share in job.shares)
 
 
 def _expedited(txn: Transaction, ended: Job) -> Job:

@@ -136,6 +136,8 @@ class KnownStarts:
         """The start that the agents obey instead; None if the controller is not fenced."""
         self.unclaimed: dict[NodeName, object] = {}
         """Nodes that have not answered yet since the start, while the controller waits for them."""
+        self.postponed: set[tuple[JobId, NodeName]] = set()
+        """Shares that their nodes did not know while the controller waited. They are launched, or ended, afterwards."""
 
 
 class StateTables:

@@ -18,6 +18,7 @@ from warpdeck.base.errors import UserError
 from warpdeck.base.output import print_note
 from warpdeck.base.paths import Paths, default_paths
 from warpdeck.base.slurm_version import VERSION
+from warpdeck.client.away import was_killed
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.notation.options.getopt import parse_leading
 from warpdeck.notation.options.option_table import SALLOC
@@ -41,6 +42,8 @@ examples:
   warpdeck salloc -n 4 srun hostname
 """
 RETRY_S = 1.0
+RELEASE_TRIES = 3
+"""Maximum number of connections over which an allocation is released."""
 BELL_S = 10.0
 """Waiting time in seconds after which the bell rings. It is the same as in Slurm."""
 
@@ -168,7 +171,7 @@ class _Holder:
             return
         self._next_try = time.monotonic() + RETRY_S
         try:
-            client = SyncClient.connect(self._paths, start=False)
+            client = SyncClient.connect(self._paths, start=was_killed(self._paths))
             number = client.begin("salloc_attach", job=self._job)
             _wait(client, number)
         except UserError:
@@ -176,11 +179,25 @@ class _Holder:
         self._client, self._number = client, number
 
     def give_back(self, code: int) -> None:
-        """Release the allocation after the command has ended."""
-        self.come_back()
-        if self._client is not None:
-            self._client.tell("step_order", stream=self._number, what="end", code=code)
-            _wait_for_end(self._client, self._number)
+        """Release the allocation after the command has ended. It is released again if the connection breaks meanwhile."""
+        for _ in range(RELEASE_TRIES):
+            self._next_try = self._next_try if self._has_ended else 0.0
+            self.come_back()
+            if self._client is None or self._was_released(self._client, code):
+                return
+            self._client = None
+
+    @property
+    def _has_ended(self) -> bool:
+        """Whether the allocation has ended already."""
+        return self._next_try == float("inf")
+
+    def _was_released(self, client: SyncClient, code: int) -> bool:
+        try:
+            client.tell("step_order", stream=self._number, what="end", code=code)
+        except UserError:
+            return False
+        return _wait_for_end(client, self._number)
 
 
 def _hold(holder: _Holder, child: subprocess.Popen[bytes]) -> int:
@@ -209,11 +226,12 @@ def _hold(holder: _Holder, child: subprocess.Popen[bytes]) -> int:
     return code
 
 
-def _wait_for_end(client: SyncClient, number: int) -> None:
+def _wait_for_end(client: SyncClient, number: int) -> bool:
+    """Wait for the end of the allocation. Returns False if the connection was lost before."""
     try:
         while True:
             for word, _ in client.events(number):
                 if word == "end":
-                    return
+                    return True
     except UserError:
-        return
+        return False

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from tests.support.core import Core, make_request
+import dataclasses
 
-from warpdeck.controller.events.events import ClaimEnded, Fenced, StartBegun
+import pytest
+from tests.support.core import ANN, Core, make_request
+
+from warpdeck.controller.events.events import (
+    Cancelled,
+    ClaimEnded,
+    Fenced,
+    KillShare,
+    LaunchShare,
+    NodeUp,
+    StartBegun,
+)
 from warpdeck.controller.reducers.reduce import reduce
 from warpdeck.controller.state.transaction import Transaction
-from warpdeck.model import NodeName
+from warpdeck.model import JobState, NodeName
 from warpdeck_agent.wire.epochs import ControllerStart
 
 OWN = ControllerStart(epoch=5, instance="a")
@@ -88,3 +99,36 @@ def test_a_node_that_never_answers_delays_the_first_start_for_a_limited_time() -
     core.state.starts.unclaimed = {NodeName("n2"): None}
     core.apply(ClaimEnded(start=OWN))
     assert core.state.has_to_plan
+
+
+@pytest.mark.parametrize("first", ["n1", "n2"])
+def test_a_postponed_share_ends_with_its_job(first: str) -> None:
+    """The job stayed COMPLETING: a share that was not launched yet waited for a report of a node that did not know it."""
+    core = Core("n1", "n2")
+    core.apply(StartBegun(start=OWN))
+    job_id = core.submit(make_request(nodes=2, requeue=False))
+    core.plan()
+    core.report("n1", core.agents[NodeName("n1")].begin((job_id, 0)))
+    core.state.starts.unclaimed = dict.fromkeys(map(NodeName, ("n1", "n2")))
+    core.agents[NodeName("n1")].reboot()
+    outcomes = [core.up(name) for name in (first, *({"n1", "n2"} - {first}))]
+    assert not [each for outcome in outcomes for each in outcome.effects if isinstance(each, LaunchShare)]
+    assert core.job(job_id).state is JobState.NODE_FAIL
+
+
+def test_a_share_that_a_node_is_starting_is_ended_by_its_report() -> None:
+    """It was taken as lost, so nothing ended the process that began a moment later."""
+    core = Core("n1", "n2")
+    job_id = core.submit(make_request(nodes=2, requeue=False))
+    core.plan()
+    core.report("n1", core.agents[NodeName("n1")].begin((job_id, 0)))
+    core.lose("n2")
+    core.apply(Cancelled(principal=ANN, jobs=(str(job_id),)))
+    core.report("n1", core.agents[NodeName("n1")].end((job_id, 0), signal=15))
+    welcome = dataclasses.replace(core.agents[NodeName("n2")].welcome(), starting=[[job_id, 0]])
+    core.apply(NodeUp(name=NodeName("n2"), welcome=welcome))
+    assert not core.job(job_id).is_finished
+    effects = core.report("n2", core.agents[NodeName("n2")].begin((job_id, 0))).effects
+    assert [each.node for each in effects if isinstance(each, KillShare)] == ["n2"]
+    core.report("n2", core.agents[NodeName("n2")].end((job_id, 0), signal=15))
+    assert core.job(job_id).is_finished

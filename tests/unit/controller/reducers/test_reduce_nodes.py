@@ -6,7 +6,7 @@ import dataclasses
 
 import msgspec
 import pytest
-from tests.support.core import Core, make_request, result_of
+from tests.support.core import ANN, Core, make_request, result_of
 
 from warpdeck.base.errors import UserError
 from warpdeck.config.site import build_site
@@ -19,6 +19,7 @@ from warpdeck.controller.events.events import (
     NodeRemoved,
     NodeResumed,
     NodeUp,
+    Submitted,
 )
 from warpdeck.controller.reducers.progress import TOP_PRIORITY
 from warpdeck.controller.reducers.reduce import reduce
@@ -213,3 +214,24 @@ def test_an_uncommitted_condition_is_recorded_with_the_next_attempt() -> None:
         assert core.state.node_status.conditions == before
     cut(core, "cut")
     assert [each.down for each in conditions(core)] == [True]
+
+
+@pytest.mark.parametrize("known", ["leader", "component"])
+def test_a_component_whose_launch_was_lost_ends_with_another_that_the_node_has_lost(known: str) -> None:
+    """A leader stayed COMPLETING for ever: its lost launch was sent again, although the same Welcome ended its job."""
+    core = Core("a")
+    request = make_request(requeue=False)
+    outcome = core.apply(Submitted(principal=ANN, request=request, components=(request,)))
+    assert outcome.job is not None
+    leader = outcome.job.id
+    (component,) = core.state.jobs.keys() - {leader}
+    assert len([each for each in core.plan().effects if isinstance(each, LaunchShare)]) == 2
+    began = leader if known == "leader" else component
+    agent = core.agents[NodeName("a")]
+    core.report("a", agent.begin((began, 0)))
+    core.lose("a")
+    agent.jobs.clear()
+    effects = core.up("a").effects
+    assert not [each for each in effects if isinstance(each, LaunchShare)]
+    assert all(core.job(job_id).is_finished for job_id in (leader, component))
+    assert not core.state.jobs_on(NodeName("a"))

@@ -50,7 +50,7 @@ async def samples(commands: SlurmCommands, argv: list[str]) -> AsyncGenerator[wi
     The step is ended when the generator is closed.
     """
     process = await commands.connect(argv, environ=commands.plain_environ())
-    srun = Launcher(process, argv[0])
+    srun = Launcher(process)
     errors = bytearray()
     reader = asyncio.create_task(_read_errors(srun.stderr, errors))
     try:

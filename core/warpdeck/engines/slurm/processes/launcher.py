@@ -1,27 +1,22 @@
-"""Runs Slurm's own srun or salloc as a child of the gateway, in the environment and the folder of a client."""
+"""Ends an srun that runs as a child of the gateway."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import signal
-from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from warpdeck.engines.slurm.commands import SlurmCommands
-
-MAX_LINE_BYTES = 64 * 1024
 END_S = 5.0
 """Seconds between the signals that end a command that nobody waits for any more."""
 
 
 class Launcher:
-    """A running srun or salloc. `name` is the prefix of its messages."""
+    """A running srun."""
 
-    def __init__(self, process: asyncio.subprocess.Process, name: str) -> None:
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdin is not None and process.stdout is not None and process.stderr is not None
         self._process = process
-        self._name = name
         self.stdin, self.stdout, self.stderr = process.stdin, process.stdout, process.stderr
 
     async def wait(self) -> int:
@@ -39,10 +34,7 @@ class Launcher:
                 os.killpg(self._process.pid, number)
 
     async def end(self) -> None:
-        """End the command: srun then ends its tasks, and salloc releases what it waits for.
-
-        The command of salloc has a process group of its own, but it ends with its input.
-        """
+        """End the command, which then ends its tasks."""
         self.stdin.close()
         for number in (signal.SIGTERM, signal.SIGKILL):
             self.signal(number)
@@ -52,18 +44,3 @@ class Launcher:
                 return
             except TimeoutError:
                 continue
-
-    def without_name(self, line: bytes) -> str:
-        """Return a line of the command's messages without its own name, which the client adds again."""
-        return line.decode(errors="replace").rstrip("\n").removeprefix(f"{self._name}: ")
-
-
-async def start(
-    commands: SlurmCommands, words: Sequence[str], *, environ: Mapping[str, str], cwd: str
-) -> Launcher:
-    """Start a command of Slurm with a client's environment. Raises UserError."""
-    name = words[0]
-    argv = [commands.program(name), *words[1:]]
-    return Launcher(
-        await commands.connect(argv, environ={**commands.site_environ(), **environ}, cwd=cwd), name
-    )

@@ -22,7 +22,7 @@ from warpdeck.protocol.requests import StepOrder
 from warpdeck_agent.wire.frames import DATA_CHUNK_BYTES, STREAM_WINDOW_BYTES
 from warpdeck_agent.wire.steps import EVERY_TASK, TASK_HEADER
 
-from .kept_sruns import KeptSrun, StepId
+from .kept_commands import KeptCommand, StepId
 
 MAX_INPUT_BYTES = 2 * STREAM_WINDOW_BYTES
 """Maximum number of input bytes that srun has not taken yet: the client's window plus one read ahead."""
@@ -39,7 +39,7 @@ class SlurmStep:
 
     def __init__(
         self,
-        kept: KeptSrun,
+        kept: KeptCommand,
         step: StepId,
         *,
         reads: bool,

@@ -1,8 +1,8 @@
 """srun and salloc over Slurm, for `warpdeck run`, the app and the library.
 
 Slurm's own commands run in the environment and the folder of the client. Users who type srun or salloc in a shell get
-Slurm's own. A step or an allocation ends when its client leaves. A step survives the gateway, because a process of its own
-keeps srun (`kept_sruns`), and its client comes back to it. An allocation ends with the gateway, whose child salloc is.
+Slurm's own. A step or an allocation ends when its client leaves. It survives the gateway, because a process of its own
+keeps srun or salloc (`kept_commands`), and its client comes back to it.
 """
 
 from __future__ import annotations
@@ -37,8 +37,7 @@ from warpdeck.protocol import requests as ask
 from warpdeck_agent.wire.steps import ERR, OUT, TASK_HEADER
 
 from .allocations import HOLDER, REVOKED, Allocation, granted, left_alone, without_command
-from .kept_sruns import KeptSrun, KeptSruns, StepId, Wanted
-from .launcher import start
+from .kept_commands import KeptCommand, KeptCommands, StepId, Wanted, label_of
 from .sessions import source_of
 from .step_streams import SlurmStep
 
@@ -46,6 +45,10 @@ RPCS = 4
 """Requests of srun or salloc: the allocation, the step, and the ends of both."""
 END_S = 20.0
 """Seconds for which the end of a released allocation is awaited."""
+KILL_S = 5.0
+"""Seconds after which an srun is killed whose client has left."""
+KILL_SALLOC_S = 120.0
+"""The same of salloc, which releases its allocation only when slurmctld answers."""
 LOOK_S = 4.0
 """Seconds for which the end of a job is awaited that srun has made, so that the queue shows it."""
 _STEP = re.compile(r"\d{1,10}\.\d{1,10}")
@@ -62,12 +65,13 @@ class SlurmSteps:
     commands: SlurmCommands
     allowance: Allowance
     clock: Callable[[], float]
-    kept: KeptSruns
+    kept: KeptCommands
     come_back_s: float = COME_BACK_S
     _held: dict[int, Allocation] = field(default_factory=dict, init=False)
     _joined: set[str] = field(default_factory=set, init=False)
-    """The folders of the kept sruns with a connected client, and of the sruns that this gateway has started."""
+    """The folders of the kept commands with a connected client, and of those that this gateway has started."""
     _tasks: set[asyncio.Task[Any]] = field(default_factory=set, init=False)
+    _attaching: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
     _is_serving: bool = field(default=True, init=False)
 
     def start(self) -> None:
@@ -75,17 +79,16 @@ class SlurmSteps:
         self._spawn(self._end_abandoned(self.kept.folders()))
 
     def stop(self) -> None:
-        """From now on no step ends because its client leaves. salloc ends with this process."""
+        """From now on no step and no allocation ends because its client leaves."""
         self._is_serving = False
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """End all allocations at the end of the block. Steps are kept."""
+        """Leave all steps and allocations to their keepers at the end of the block."""
         try:
             yield
         finally:
             self._is_serving = False
-            await asyncio.gather(*(each.launcher.end() for each in self._held.values()))
             await cancel(*self._tasks)
 
     async def srun(
@@ -93,17 +96,14 @@ class SlurmSteps:
     ) -> SlurmStep | CommandText | EndedStep:
         require_own_user(caller.who, self.cluster.uid)
         self.allowance.count_action(RPCS, time.monotonic())
-        wanted = _wanted(message)
+        wanted = _wanted(caller, message)
         site_prolog = _path(self.cluster.config.get("SrunProlog", ""))
         kept = await self.kept.open(wanted, message.nonce, site_prolog=site_prolog)
         self._joined.add(kept.folder)
         try:
             found = await _created(kept, progress)
         except asyncio.CancelledError:
-            if self._is_serving:
-                kept.tell("leave")
-                self._joined.discard(kept.folder)
-            kept.close()
+            self._leave_waiting(kept)
             raise
         if not isinstance(found, StepId):
             return found
@@ -111,7 +111,7 @@ class SlurmSteps:
         return self._step(kept, found, message.has_input, wanted.has_terminal, own_job=is_new)
 
     def _step(
-        self, kept: KeptSrun, step: StepId, reads: bool, has_terminal: bool, *, own_job: bool
+        self, kept: KeptCommand, step: StepId, reads: bool, has_terminal: bool, *, own_job: bool
     ) -> SlurmStep:
         return SlurmStep(
             kept,
@@ -140,7 +140,7 @@ class SlurmSteps:
         return self._step(kept, StepId(job_id, number), True, False, own_job=bool(job_id))
 
     async def _end_abandoned(self, folders: Sequence[str]) -> None:
-        """End the steps of an earlier gateway if their clients do not connect again in time."""
+        """End the steps and allocations of an earlier gateway if their clients do not connect again in time."""
         await asyncio.sleep(self.come_back_s)
         for folder in folders:
             if folder in self._joined:
@@ -149,34 +149,66 @@ class SlurmSteps:
             if kept is None:
                 await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
             else:
-                kept.tell("leave")
+                kept.tell("abandon")
                 kept.close()
 
     async def salloc(self, caller: Caller, message: ask.Salloc, progress: Progress) -> HeldAllocation:
         require_own_user(caller.who, self.cluster.uid)
         asked = salloc_options(read_salloc(message.words, source_of(caller, message, now=self.clock())))
         self.allowance.count_action(RPCS, time.monotonic())
-        words = ["salloc", *without_command(message.words, asked.command)]
-        if asked.has_shell:
-            words += HOLDER
-        launcher = await start(self.commands, words, environ=message.env, cwd=message.cwd)
-        if not asked.has_shell:
-            job_id = await left_alone(launcher, progress)
-            return self._answer(Allocation(launcher, {"SLURM_JOB_ID": str(job_id)}), asked)
-        made = await granted(launcher, message.env, progress)
-        self._held[made.job_id] = made
-        await self._learn(made.job_id)
-        self._spawn(self._watch(made))
+        words = [*without_command(message.words, asked.command), *(HOLDER if asked.has_shell else ())]
+        wanted = Wanted(
+            program="salloc",
+            words=words,
+            environ=message.env,
+            cwd=message.cwd,
+            has_input=True,
+            client=_client(caller),
+            end_s=KILL_SALLOC_S,
+        )
+        kept = await self.kept.open(wanted, message.nonce, site_prolog="")
+        self._joined.add(kept.folder)
+        try:
+            if not asked.has_shell:
+                job_id = await left_alone(kept, progress)
+                return self._answer(Allocation(kept, job_id, {"SLURM_JOB_ID": str(job_id)}), asked)
+            made = await granted(kept, message.env, progress)
+            await self.kept.note_allocation(kept.folder, made.job_id)
+            await self._hold(made)
+        except BaseException:
+            self._leave_waiting(kept)
+            raise
         return self._answer(made, asked)
+
+    def _leave_waiting(self, kept: KeptCommand) -> None:
+        """End a command whose client has left before its step or allocation exists. While the gateway stops, it is kept."""
+        if self._is_serving:
+            kept.tell("leave")
+            self._joined.discard(kept.folder)
+        kept.close()
 
     async def salloc_attach(self, caller: Caller, message: ask.SallocAttach) -> HeldAllocation:
         require_own_user(caller.who, self.cluster.uid)
-        if message.job not in self._held:
-            raise UserError(
-                f"allocation {message.job} no longer exists",
-                "salloc ends with its client or with the gateway",
-            )
+        async with self._attaching:
+            if message.job not in self._held:
+                await self._hold(await self._found(message.job))
         return self._answer(self._held[message.job], None)
+
+    async def _found(self, job_id: int) -> Allocation:
+        """Return the allocation that an earlier gateway has made. Raises UserError if it has ended."""
+        folder = await asyncio.to_thread(self.kept.folder_of, label_of(job_id))
+        kept = await self.kept.join(folder) if folder else None
+        if kept is None:
+            raise UserError(
+                f"allocation {job_id} no longer exists", "see `warpdeck queue` for the state of the job"
+            )
+        self._joined.add(folder)
+        return Allocation(kept, job_id)
+
+    async def _hold(self, made: Allocation) -> None:
+        await self._learn(made.job_id)
+        self._held[made.job_id] = made
+        self._spawn(self._watch(made))
 
     def _answer(self, made: Allocation, asked: SallocOptions | None) -> HeldAllocation:
         answer: dict[str, Any] = {}
@@ -213,7 +245,9 @@ class SlurmSteps:
         made.release(code)
 
     async def _leave(self, made: Allocation) -> None:
-        """End an allocation because its client has disconnected."""
+        """End an allocation because its client has disconnected. While the gateway stops, it is kept."""
+        if not self._is_serving:
+            return
         made.give_up()
         await made.over.wait()
         await self._ended(made.job_id, LOOK_S)
@@ -221,10 +255,12 @@ class SlurmSteps:
     async def _watch(self, made: Allocation) -> None:
         taking = asyncio.create_task(self._give_up_with(made))
         try:
-            await made.watch()
+            with suppress(UserError):  # Without its keeper, salloc ends, too.
+                await made.watch()
         finally:
             taking.cancel()
             self._held.pop(made.job_id, None)
+            self._joined.discard(made.kept.folder)
 
     async def _give_up_with(self, made: Allocation) -> None:
         """End salloc when its job has ended, which it does not tell if it is quiet."""
@@ -265,7 +301,7 @@ class SlurmSteps:
         task.add_done_callback(self._tasks.discard)
 
 
-async def _created(kept: KeptSrun, progress: Progress) -> StepId | CommandText:
+async def _created(kept: KeptCommand, progress: Progress) -> StepId | CommandText:
     """Wait until srun has created its step, or has ended without one. Raises UserError in srun's words."""
     said = {OUT: b"", ERR: b""}
     while True:
@@ -292,18 +328,26 @@ def _path(text: str) -> str:
     return text if text.startswith("/") and os.access(text, os.X_OK) else ""
 
 
-def _wanted(message: ask.Srun) -> Wanted:
+def _client(caller: Caller) -> int:
+    """Return the process of a client on this machine, or 0."""
+    return caller.client.pid if caller.client is not None else 0
+
+
+def _wanted(caller: Caller, message: ask.Srun) -> Wanted:
     """Return the srun of a client. An option that we do not know, such as one of a plug-in of the site, is left to srun."""
     try:
         names = {each.option for each in given_words(message.words, SRUN, "srun")[0]}
     except UserError:
         names = {word.removeprefix("--").partition("=")[0] for word in message.words if word.startswith("--")}
     return Wanted(
+        program="srun",
         words=message.words,
         environ=message.env,
         cwd=message.cwd,
         has_input=message.has_input,
+        client=_client(caller),
+        end_s=KILL_S,
+        tells_step="prolog" not in names and "SLURM_PROLOG" not in message.env,
         has_terminal="pty" in names,
         size=(message.rows, message.cols),
-        has_own_prolog="prolog" in names or "SLURM_PROLOG" in message.env,
     )

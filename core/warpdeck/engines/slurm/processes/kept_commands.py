@@ -1,8 +1,9 @@
-"""Starts and finds the programs that keep Slurm's srun, one for each step (`step_keeper`).
+"""Starts and finds the programs that keep Slurm's srun and salloc, one for each command of a client (`command_keeper`).
 
-A keeper is no child of the gateway, so a step survives the gateway as it does with the native engine. Each has a folder
-steps/NAME in the gateway's home. The name follows from the nonce of the request, so a repeated request joins the srun that
-runs already. A file with the number of the step, such as 12.0, leads an srun that comes back to its keeper.
+A keeper is no child of the gateway, so steps and allocations survive the gateway as they do with the native engine. Each
+has a folder steps/NAME in the gateway's home. The name follows from the nonce of the request, so a repeated request joins
+the command that runs already. A file with the number of the step, such as 12.0, or 12.allocation for salloc, leads a client
+that comes back to its keeper.
 
 srun tells nobody the number of its step. Its prolog (SLURM_PROLOG) runs on this machine just before the tasks start and
 knows it, so srun gets a prolog that tells the keeper, and then runs the prolog of the site, if it has one.
@@ -21,6 +22,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from warpdeck.base.errors import UserError
@@ -36,8 +38,8 @@ from warpdeck_agent.wire.frames import (
     split_data,
 )
 
-from . import step_keeper
-from .step_keeper import ALREADY, Order
+from . import command_keeper
+from .command_keeper import ALREADY, Order
 
 START_S = 30.0
 """Seconds that the program of a keeper may take until it listens. Its file is on a shared file system."""
@@ -48,6 +50,11 @@ _PROLOG = """\
 echo "$SLURM_JOB_ID $SLURM_STEP_ID" 1<>{pipe}
 {rest}
 """
+
+
+def label_of(job_id: int) -> str:
+    """Return the name of the file that leads to the keeper of an allocation."""
+    return f"{job_id}.allocation"
 
 
 class StepId(NamedTuple):
@@ -64,7 +71,7 @@ class StepId(NamedTuple):
         return f"{self.job_id}.{self.number}"
 
 
-class KeptSrun:
+class KeptCommand:
     """A connection to a keeper."""
 
     def __init__(self, folder: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -99,33 +106,39 @@ class KeptSrun:
             self._writer.write(json_frame({"t": kind, **fields}))
 
     def close(self) -> None:
-        """Leave the keeper alone. It keeps srun."""
+        """Leave the keeper alone. It keeps the command."""
         self._writer.close()
 
 
 class Wanted(NamedTuple):
-    """The srun of a client."""
+    """The command of a client: the name of Slurm's program with its words."""
 
+    program: str
     words: Sequence[str]
     environ: Mapping[str, str]
     cwd: str
     has_input: bool
-    has_terminal: bool
-    size: tuple[int, int]
+    client: int
+    """The process of the client; 0 if it is unknown."""
+    end_s: float
+    """Seconds that the command has to end by itself."""
+    tells_step: bool = False
+    """Whether the number of its step is awaited. An srun whose user has given a prolog does not tell it."""
+    has_terminal: bool = False
+    size: tuple[int, int] = (0, 0)
     """The rows and columns of the client's terminal."""
-    has_own_prolog: bool
 
 
 @dataclass(frozen=True, kw_only=True)
-class KeptSruns:
+class KeptCommands:
     """The keepers of a gateway. `folder` is the folder of their folders."""
 
     folder: str
     commands: SlurmCommands
     programs: Programs
 
-    async def open(self, wanted: Wanted, nonce: str, *, site_prolog: str) -> KeptSrun:
-        """Start an srun, or join the one that an earlier gateway has started for the same request. Raises UserError."""
+    async def open(self, wanted: Wanted, nonce: str, *, site_prolog: str) -> KeptCommand:
+        """Start a command, or join the one that an earlier gateway has started for the same request. Raises UserError."""
         name = hashlib.sha256(nonce.encode()).hexdigest()[:24] if nonce else secrets.token_hex(12)
         folder = os.path.join(self.folder, name)
         found = await self.join(folder)
@@ -134,7 +147,7 @@ class KeptSruns:
         if await asyncio.to_thread(os.path.exists, os.path.join(folder, "started")):
             raise gone()
         try:
-            await asyncio.to_thread(_make, folder, site_prolog, has_marker=not wanted.has_own_prolog)
+            await asyncio.to_thread(_make, folder, site_prolog, has_marker=wanted.tells_step)
         except OSError as error:
             raise UserError(
                 f"cannot use {folder}: {error.strerror}", "free space, or check its permissions"
@@ -145,7 +158,7 @@ class KeptSruns:
             raise gone()
         return found
 
-    async def join(self, folder: str, *, have: Mapping[str, str] | None = None) -> KeptSrun | None:
+    async def join(self, folder: str, *, have: Mapping[str, str] | None = None) -> KeptCommand | None:
         """Connect to a keeper, or return None if there is none. `have` is the output that the client has by channel."""
         try:
             descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -158,12 +171,12 @@ class KeptSruns:
             return None
         finally:
             os.close(descriptor)
-        kept = KeptSrun(folder, reader, writer)
+        kept = KeptCommand(folder, reader, writer)
         kept.tell("join", have=dict(have or {}))
         return kept
 
     def folder_of(self, step: str) -> str:
-        """Return the folder of the keeper of a step, or "" if there is none. It is called in a thread."""
+        """Return the folder of the keeper of a step or an allocation, or "" if there is none. It is called in a thread."""
         for folder in self.folders():
             if (
                 os.path.exists(os.path.join(folder, step))
@@ -171,6 +184,11 @@ class KeptSruns:
             ):
                 return folder
         return ""
+
+    async def note_allocation(self, folder: str, job_id: int) -> None:
+        """Note for later gateways that a keeper has the allocation of this job. On a full disk only the present one finds it."""
+        with suppress(OSError):
+            await asyncio.to_thread(Path(folder, label_of(job_id)).touch)
 
     def folders(self) -> list[str]:
         """Return the folders of all keepers, including killed ones."""
@@ -181,35 +199,39 @@ class KeptSruns:
     async def _start(self, folder: str, wanted: Wanted) -> None:
         """Run the program of a keeper until it listens. Raises UserError."""
         environ = {**self.commands.site_environ(), **wanted.environ}
-        if not wanted.has_own_prolog:
+        if wanted.tells_step:
             environ["SLURM_PROLOG"] = os.path.join(folder, "prolog")
         order = Order(
-            command=[self.commands.program("srun"), *wanted.words],
+            command=[self.commands.program(wanted.program), *wanted.words],
             environ=environ,
             has_input=wanted.has_input,
             terminal=["/bin/sh", await self.programs.run(), "ptytask"] if wanted.has_terminal else [],
             rows=wanted.size[0],
             cols=wanted.size[1],
+            client=wanted.client,
+            end_s=wanted.end_s,
         )
-        argv = [sys.executable, "-m", step_keeper.__name__, folder]
+        argv = [sys.executable, "-m", command_keeper.__name__, folder]
         process = await self.commands.connect(argv, environ=dict(os.environ), cwd=wanted.cwd)
         try:
             async with asyncio.timeout(START_S):
                 _, errors = await process.communicate(json.dumps(order._asdict()).encode())
         except TimeoutError as error:
-            raise UserError(f"srun was not started within {START_S:.0f} s", "repeat it") from error
+            raise UserError(
+                f"{wanted.program} was not started within {START_S:.0f} s", "repeat it"
+            ) from error
         finally:
             if process.returncode is None:
                 process.kill()
         if process.returncode not in (0, ALREADY):
             shutil.rmtree(folder, ignore_errors=True)
-            raise UserError(f"cannot start srun: {errors.decode(errors='replace').strip()}")
+            raise UserError(f"cannot start {wanted.program}: {errors.decode(errors='replace').strip()}")
 
 
 def gone() -> UserError:
     """Return the error for a keeper that was killed."""
     return UserError(
-        "the process that kept srun was killed, and the step with it",
+        "the process that kept srun or salloc was killed, and the step or allocation with it",
         "see `warpdeck queue` for the state of the job",
     )
 

@@ -1,20 +1,20 @@
-"""Keeps one srun of a gateway to Slurm, so that its step survives the gateway.
+"""Keeps one srun or salloc of a gateway to Slurm, so that its step or its allocation survives the gateway.
 
-  python -m warpdeck.engines.slurm.processes.step_keeper FOLDER
+  python -m warpdeck.engines.slurm.processes.command_keeper FOLDER
 
-The gateway starts this program on its own machine, in srun's folder, and writes an `Order` to its standard input as JSON.
-The program listens at FOLDER/socket, goes into the background, and runs the command. FOLDER/step is a named pipe into
-which srun's prolog writes the number of the step. Without it, the number is not awaited.
+The gateway starts this program on its own machine, in the command's folder, and writes an `Order` to its standard input as
+JSON. The program listens at FOLDER/socket, goes into the background, and runs the command. FOLDER/step is a named pipe
+into which srun's prolog writes the number of the step. Without it, as for salloc, the number is not awaited.
 
 The gateway joins with {"t": "join", "have": {"1": N, "2": N}}, the output that the client has. Before the step exists, it
 receives {"t": "waits", "line"} with srun's reasons to wait, then {"t": "step", "job_id", "number"}. After that, or
 after an end without a step, data frames with TASK_HEADER carry the output. The last message is {"t": "exit", "code",
 "signal"}. The gateway sends data frames with the input, which {"t": "taken", "size"} acknowledges, and {"t": "signal",
-"number"}, {"t": "end"}, and {"t": "forget"} after the exit has reached the client. {"t": "leave"} ends srun for a client
-that has left.
+"number"}, {"t": "end"}, and {"t": "forget"} after the exit has reached the client. {"t": "leave"} ends the command for a
+client that has left, and {"t": "abandon"} for one that does not come back, unless its process still runs.
 
-The output is kept in memory, and srun waits while a client reads nothing, as with a full pipe. Without a gateway srun
-runs on for AWAY_S.
+The output is kept in memory, and the command waits while a client reads nothing, as with a full pipe. Without a gateway
+the command runs until the process of its client has ended. If this process is unknown, it runs on for AWAY_S.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ from warpdeck_agent.wire.steps import ERR, OUT
 from .kept_streams import Input, Output
 
 AWAY_S = 1800.0
-"""Seconds for which srun runs on without a gateway. The client starts a new one within seconds, if it still runs."""
+"""Seconds for which a command of an unknown client runs on without a gateway."""
 END_S = 5.0
-"""Seconds between the signals that end srun."""
+"""Seconds between the signals that end a command."""
 LOOK_S = 2.0
-"""Interval in seconds between checks whether the folder still exists."""
+"""Interval in seconds between checks whether the client and the folder still exist."""
 WAITS = (
     b"srun: job ",
     b"srun: Job ",
@@ -64,11 +64,11 @@ WAITS = (
 """Beginnings of lines with which srun reports that it waits."""
 NAME = b"srun: "
 ALREADY = 3
-"""Exit code if the srun of this folder runs or has run already."""
+"""Exit code if the command of this folder runs or has run already."""
 
 
 class Order(NamedTuple):
-    """The srun to keep."""
+    """The command to keep. `client` is the process that it belongs to; 0 if it is unknown."""
 
     command: list[str]
     environ: dict[str, str]
@@ -77,6 +77,8 @@ class Order(NamedTuple):
     """The beginning of the command line that runs a command on a terminal (`ptytask` of the agent), or [] for pipes."""
     rows: int
     cols: int
+    client: int = 0
+    end_s: float = END_S
 
 
 class Link:
@@ -121,11 +123,12 @@ class Creation:
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
 
-class Srun:
+class Command:
     """The running command. `ended` is its exit code and its signal, once it has ended."""
 
     def __init__(self, order: Order) -> None:
         self._has_terminal = bool(order.terminal)
+        self._end_s = order.end_s
         self._kill_at = 0.0
         """Time at which it is killed because it has not ended by itself; 0 if it is not to end."""
         self.ended: tuple[int, int] | None = None
@@ -149,9 +152,9 @@ class Srun:
         self.ended = (max(code, 0), max(-code, 0))
 
     def end(self) -> None:
-        """End it, and with it its tasks. A terminal is hung up."""
+        """End it, and with it its tasks or its allocation. A terminal is hung up."""
         if not self._kill_at:
-            self._kill_at = time.monotonic() + END_S
+            self._kill_at = time.monotonic() + self._end_s
             self.input.close()
             self.kill(signal.SIGKILL if self._has_terminal else signal.SIGTERM)
 
@@ -161,8 +164,8 @@ class Srun:
                 os.killpg(self._process.pid, number)
 
 
-class StepKeeper:
-    """One srun and the gateway that has joined it."""
+class CommandKeeper:
+    """One command and the gateway that has joined it."""
 
     def __init__(self, folder: str, listener: socket.socket, order: Order) -> None:
         self._folder = folder
@@ -178,27 +181,28 @@ class StepKeeper:
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         signal.set_wakeup_fd(waker)
         self._creation = Creation(folder)
-        self._srun = Srun(order)
+        self._command = Command(order)
+        self._client = _open_process(order.client)
 
     def run(self) -> None:
         """Serve until the gateway has told the client the end, or until nobody has joined for too long."""
         while not self._is_forgotten:
             self._wait()
             self._creation.look()
-            for output in self._srun.outputs:
+            for output in self._command.outputs:
                 if output.is_wanted:
                     self._take_output(output)
-            if self._srun.input.is_waiting and (size := self._srun.input.write()):
+            if self._command.input.is_waiting and (size := self._command.input.write()):
                 self._tell({"t": "taken", "size": size})
-            self._srun.look()
+            self._command.look()
             self._look_for_gateway()
-            self._is_forgotten |= self._is_left and self._srun.ended is not None
+            self._is_forgotten |= self._is_left and self._command.ended is not None
             self._send()
 
     def _wait(self) -> None:
-        source = self._srun.input
+        source = self._command.input
         reads: list[Any] = [self._listener, self._wakeup]
-        reads += [output.descriptor for output in self._srun.outputs if output.is_wanted]
+        reads += [output.descriptor for output in self._command.outputs if output.is_wanted]
         reads += [self._creation.descriptor] if self._creation.step is None else []
         writes: list[Any] = [source.descriptor] if source.is_open and source.is_waiting else []
         link = self._link
@@ -228,15 +232,19 @@ class StepKeeper:
                 output.add(line)
 
     def _look_for_gateway(self) -> None:
-        """End srun if nobody has joined for too long, or if its folder was removed."""
+        """End the command if its client is gone while no gateway has joined, or if its folder was removed."""
         now = time.monotonic()
         if now - self._looked_at < LOOK_S:
             return
         self._looked_at = now
-        is_alone = self._link is None and now - self._alone_since > AWAY_S
+        is_alone = self._link is None and self._is_client_gone(now - self._alone_since > AWAY_S)
         if is_alone or not os.path.isdir(self._folder):
-            self._is_forgotten = self._srun.ended is not None
-            self._srun.end()
+            self._is_forgotten = self._command.ended is not None
+            self._command.end()
+
+    def _is_client_gone(self, otherwise: bool) -> bool:
+        """Return whether the process of the client has ended; `otherwise` if it is unknown."""
+        return otherwise if self._client < 0 else bool(select.select([self._client], [], [], 0)[0])
 
     def _accept(self) -> None:
         """Take a new gateway in place of an earlier one."""
@@ -249,7 +257,7 @@ class StepKeeper:
             self._link.socket.close()
             self._link = None
             self._alone_since = time.monotonic()
-            self._srun.input.drop_unwritten()
+            self._command.input.drop_unwritten()
 
     def _read_link(self, link: Link) -> None:
         try:
@@ -260,7 +268,7 @@ class StepKeeper:
                 if kind == JSON:
                     self._handle(link, parse_json(payload))
                 elif link.has_joined:
-                    self._srun.input.add(split_data(payload)[1])
+                    self._command.input.add(split_data(payload)[1])
         except BlockingIOError:
             return
         except (OSError, WireError, KeyError, TypeError, ValueError):
@@ -269,18 +277,21 @@ class StepKeeper:
     def _handle(self, link: Link, message: dict[str, Any]) -> None:
         kind = message["t"]
         if kind == "join":
-            for output in self._srun.outputs:
+            for output in self._command.outputs:
                 output.go_back(int(message["have"].get(str(output.channel), 0)))
             link.has_joined = True
             for line in self._creation.waits if self._creation.step is None else []:
                 self._tell({"t": "waits", "line": line})
         elif kind == "signal":
-            self._srun.kill(int(message["number"]))
+            self._command.kill(int(message["number"]))
         elif kind in ("end", "leave"):
             self._is_left |= kind == "leave"
-            self._srun.end()
+            self._command.end()
+        elif kind == "abandon" and self._is_client_gone(True):
+            self._is_left = True
+            self._command.end()
         elif kind == "forget":
-            self._is_forgotten = self._srun.ended is not None
+            self._is_forgotten = self._command.ended is not None
 
     def _tell(self, message: dict[str, Any]) -> None:
         if self._link is not None and self._link.has_joined:
@@ -299,14 +310,14 @@ class StepKeeper:
 
     def _fill(self, link: Link) -> bool:
         """Prepare the next message for the gateway, and return whether there is one."""
-        step, ended = self._creation.step, self._srun.ended
+        step, ended = self._creation.step, self._command.ended
         if step is None and ended is None:
             return False
         if step is not None and not link.told_step:
             link.told_step = True
             link.unsent += json_frame({"t": "step", "job_id": step[0], "number": step[1]})
             return True
-        for output in self._srun.outputs:
+        for output in self._command.outputs:
             if piece := output.next_piece():
                 link.unsent += data_frame(1, piece)
                 return True
@@ -318,7 +329,7 @@ class StepKeeper:
 
 
 def _start(order: Order) -> tuple[subprocess.Popen[bytes], int, int, int]:
-    """Start srun, and return our ends of its input, output and messages. Its messages never go to the terminal."""
+    """Start the command, and return our ends of its input, output and messages. Its messages never go to the terminal."""
     source, ours_in = os.pipe()
     ours_out, out = os.pipe()
     ours_err, err = os.pipe()
@@ -340,6 +351,14 @@ def _start(order: Order) -> tuple[subprocess.Popen[bytes], int, int, int]:
         for descriptor in (source, out, err):
             os.close(descriptor)
     return process, ours_in, ours_out, ours_err
+
+
+def _open_process(pid: int) -> int:
+    """Return a descriptor that is readable once the process has ended, or -1 if it is unknown."""
+    try:
+        return os.pidfd_open(pid) if pid > 0 else -1
+    except OSError:
+        return -1
 
 
 def _open_marker(folder: str) -> int:
@@ -364,7 +383,7 @@ def _listen(folder: str) -> socket.socket:
 
 
 def _claim(folder: str) -> bool:
-    """Return whether this process is the first one that runs srun for this folder. Raises OSError."""
+    """Return whether this process is the first one that runs the command of this folder. Raises OSError."""
     lock = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -375,7 +394,7 @@ def _claim(folder: str) -> bool:
 
 
 def main() -> int:
-    """Listen, go into the background, and keep srun. The gateway waits only for the first part."""
+    """Listen, go into the background, and keep the command. The gateway waits only for the first part."""
     folder = sys.argv[1]
     os.closerange(
         3, os.sysconf("SC_OPEN_MAX")
@@ -395,9 +414,11 @@ def main() -> int:
     for number in range(3):
         os.dup2(nothing, number)
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda number, frame: None)  # srun would inherit that a signal is ignored.
+        signal.signal(
+            number, lambda number, frame: None
+        )  # The command would inherit that a signal is ignored.
     try:
-        keeper = StepKeeper(folder, listener, order)
+        keeper = CommandKeeper(folder, listener, order)
         os.chdir("/")
         keeper.run()
     finally:
