@@ -8,6 +8,10 @@ Locks (flock) protect the store from simultaneous and killed writers. Git proces
 parent was killed still excludes others until it has ended.
 - `setup.turn`: exclusive while the store is created.
 - `indices/ROOT.turn`: exclusive while a writer uses the index of a root.
+
+Git compares modification times in whole seconds, and compares the content of a file only if it is not older than the index. A file
+that changes between its reading and the writing of the index, within one second, would keep its earlier content. Therefore the
+time of `ROOT.turn` is the beginning of the last complete update, and the index gets this time before the next one.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ import hashlib
 import json
 import os
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -28,6 +33,8 @@ from .git import git_environment, run_git, run_git_as
 
 MAX_SHOWN_BYTES = 8 * 1024 * 1024
 """Largest size in bytes of a file that is displayed."""
+CLOCK_NS = 1_000_000_000
+"""Margin in nanoseconds for a file system whose clock is behind ours."""
 _SETTINGS = {
     "core.fsyncMethod": "batch",
     "core.looseCompression": "1",
@@ -106,6 +113,11 @@ class SnapshotStore:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(index + ending)  # left by a killed git; this process holds the lock
 
+            begun_ns = time.time_ns() - CLOCK_NS
+            if os.path.exists(index):
+                checked_ns = os.fstat(lock).st_mtime_ns
+                os.utime(index, ns=(checked_ns, checked_ns))
+
             def git(*argv: str, data: bytes = b"") -> bytes:
                 return run_git(argv, cwd=root, env=env, data=data, held=(lock,))
 
@@ -115,6 +127,7 @@ class SnapshotStore:
                 git("update-index", "--force-remove", "-z", "--stdin", data=b"\0".join(sorted(gone)))
             data = b"\0".join(files) + (b"\0" if files else b"")
             git("update-index", "--add", "--remove", "--replace", "-z", "--stdin", data=data)
+            os.utime(lock, ns=(begun_ns, begun_ns))
             return git("write-tree").decode().strip()
 
     def commit(self, tree: str, meta: dict[str, Any]) -> str:

@@ -84,3 +84,21 @@ def test_a_damaged_index_is_replaced(code: Path, tmp_path: Path) -> None:
     (index,) = [each for each in (store / "indices").iterdir() if not each.suffix]
     os.truncate(index, 100)
     assert check(code, store) == tree
+
+
+def test_a_change_while_a_killed_writer_reads_is_in_the_next_snapshot(code: Path, tmp_path: Path) -> None:
+    """The index has the earlier content, the same second and the same size, and is written a second later."""
+    store = tmp_path / "store.git"
+    check(code, store)
+    (index,) = [each for each in (store / "indices").iterdir() if not each.suffix]
+    turn = index.with_name(index.name + ".turn")
+    second_ns = os.stat(code / "0.py").st_mtime_ns // 10**9 * 10**9
+    git = ["git", "update-index", "0.py"]
+    env = {**os.environ, "GIT_DIR": str(store), "GIT_WORK_TREE": str(code), "GIT_INDEX_FILE": str(index)}
+    os.utime(turn, ns=(second_ns, second_ns))
+    os.utime(code / "0.py", ns=(second_ns, second_ns))
+    subprocess.run(git, cwd=code, env=env, check=True)
+    (code / "0.py").write_bytes(CONTENT + b"9")
+    os.utime(code / "0.py", ns=(second_ns + 1, second_ns + 1))
+    os.utime(index, ns=(second_ns + 10**10, second_ns + 10**10))
+    check(code, store)
