@@ -73,7 +73,7 @@ class EngineRow(msgspec.Struct, frozen=True, kw_only=True):
     site_gateway: SiteGatewayRow | None = None
     """The process of the site that asks Slurm for this gateway; None if there is none."""
     rest: RestRow | None = None
-    """The slurmrestd that is asked for the queue; None if the settings name none."""
+    """The slurmrestd that is asked for the queue and the nodes; None if the settings name none."""
 
 
 class RecoveredRow(msgspec.Struct, frozen=True, kw_only=True):
