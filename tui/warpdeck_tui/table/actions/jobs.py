@@ -115,15 +115,6 @@ JOB_ACTIONS = (
     Action(
         "job", "requeue", "R", "Requeue", "stop the job and put it back into the queue", "Requeue", CHANGES
     ),
-    Action(
-        "job",
-        "pause",
-        "F",
-        "Pause",
-        "let the job save its work, free its GPUs, and put it back into the queue",
-        "",
-        CHANGES,
-    ),
     Action("job", "limit", "L", "Time limit", "set the time limit, or extend it: +2:00:00", "", CHANGES),
     Action(
         "job", "priority", "P", "Priority", "set the nice value, or a fixed priority", "Priority", CHANGES
