@@ -1,4 +1,4 @@
-"""The messages of a simulated link. Its sender's code encodes each to bytes, and its receiver's code decodes them, as on a real link."""
+"""The messages of a simulated link. Each is encoded by the code of its sender and decoded by that of its receiver."""
 
 from __future__ import annotations
 
