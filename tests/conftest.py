@@ -78,7 +78,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def _needs_system(item: pytest.Item) -> bool:
     """Return whether the test needs root, Debian programs or a real Slurm, or is slow."""
     markers = {"slow", *NEEDS} - {"two_cpus"}
-    return any(item.get_closest_marker(marker) is not None for marker in markers)
+    return any(marker.name in markers for marker in item.iter_markers())
 
 
 def pytest_sessionstart() -> None:
@@ -108,8 +108,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = chosen
     left: list[pytest.Item] = []
     for item in items:
+        marked = {marker.name for marker in item.iter_markers()}
         for marker, programs in NEEDS.items():
-            if item.get_closest_marker(marker) is None:
+            if marker not in marked:
                 continue
             missing = [program for program in programs if not Path(program).exists()]
             if marker in ("lab", "podman", "slurm", "root") and os.geteuid() != 0:

@@ -13,6 +13,8 @@
     Job          a job of a Client: wait, cancel, logs, output, state, why, metrics, snapshot
     AsyncClient  the same for asyncio, with AsyncJob
     Executor     runs functions as jobs, with the interface of concurrent.futures; its futures are CallFutures
+    Checkpoint   saves the state of a program in time, also when its job is paused or reaches its limit
+    checkpointed announces a checkpoint that the program has written itself
     log          prints metrics that the app draws and `warpdeck runs` lists
     Outcome      how a job ended: ok, exit_code, rows (one for each task), check()
     JobFailed    raised by check(), and by a call whose job failed
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from warpdeck.library.asyncclient import AsyncClient as AsyncClient
     from warpdeck.library.asyncjob import AsyncJob as AsyncJob
     from warpdeck.library.callfutures import CallFuture as CallFuture
+    from warpdeck.library.checkpoint import Checkpoint as Checkpoint
+    from warpdeck.library.checkpoint import checkpointed as checkpointed
     from warpdeck.library.client import Client as Client
     from warpdeck.library.client import Job as Job
     from warpdeck.library.executor import Executor as Executor
@@ -42,6 +46,7 @@ __all__ = [
     "AsyncClient",
     "AsyncJob",
     "CallFuture",
+    "Checkpoint",
     "Client",
     "Executor",
     "Job",
@@ -49,6 +54,7 @@ __all__ = [
     "Outcome",
     "UserError",
     "WarpdeckError",
+    "checkpointed",
     "log",
 ]
 
@@ -56,6 +62,7 @@ _HOMES = {
     "AsyncClient": "library.asyncclient",
     "AsyncJob": "library.asyncjob",
     "CallFuture": "library.callfutures",
+    "Checkpoint": "library.checkpoint",
     "Client": "library.client",
     "Executor": "library.executor",
     "Job": "library.client",
@@ -63,6 +70,7 @@ _HOMES = {
     "Outcome": "library.outcome",
     "UserError": "base.errors",
     "WarpdeckError": "base.errors",
+    "checkpointed": "library.checkpoint",
     "log": "library.metric_log",
 }
 """Maps public names to their modules."""

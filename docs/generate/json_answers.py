@@ -23,7 +23,11 @@ JSON_OF = (
     ("warpdeck submit, warpdeck rerun", "an object: `job_id`, `label`, `tasks`, `notes`", None),
     ("warpdeck cancel, hold, release, suspend, resume, requeue", "an object: `jobs`, `errors`", None),
     ("warpdeck logs JOB", "an object with the `text`", None),
-    ("warpdeck snapshot show JOB", "an object: the snapshot, its `meta` and its `paths`", None),
+    (
+        "warpdeck snapshot show JOB",
+        "an object: the snapshot, its `meta`, its `paths` and the files `left_out`",
+        None,
+    ),
     ("warpdeck snapshot diff JOB", "an object: `old`, `new`, `diff`, `at`", None),
     ("warpdeck config show", "an object: `file`, `settings`", None),
     ("warpdeck config check FILE", "an object: `ok`, `errors`, `warnings`", None),

@@ -99,7 +99,10 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--loads", default="0.85,1,1.15")
     args = parser.parse_args(arguments)
     print(f"{'workload x load':<30}{'EASY':>26}" + "".join(f"{name:>17}" for name in NAMES[1:]))
-    cases = [*(logs(args.folder) if args.folder else ()), *(kinds(args.jobs, args.seeds) if args.kinds else ())]
+    cases = [
+        *(logs(args.folder) if args.folder else ()),
+        *(kinds(args.jobs, args.seeds) if args.kinds else ()),
+    ]
     for case in cases:
         for load in map(float, args.loads.split(",")):
             work = make_workload(at_load(case.trace, load), case.machine, limits=case.limits)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from warpdeck.policy import PlannerSettings, PlannerView
-from warpdeck.sim.policies import NAMES, settings_of
+from warpdeck.sim.policies import TEXTBOOK, settings_of
 from warpdeck.sim.replay import replay
 from warpdeck.sim.report import ReplayReport, make_report
 from warpdeck.sim.resource_model import GpuNodes, Machine, Pool
@@ -159,7 +159,7 @@ def replay_logs(folder: Path) -> None:
     print(f"{'log':<23}{'policy':<13}{'mean wait':>13}{'p95':>13}{'max':>13}{'slowdown':>13}")
     for case in CASES:
         easy: ReplayReport | None = None
-        for policy in NAMES:
+        for policy in (*TEXTBOOK, "default"):
             report = measure(folder, case, policy)
             easy = report if policy == "fcfs-easy" else easy
             show(case, policy, report, easy)

@@ -257,6 +257,7 @@ def build_settings(config: Config) -> PlannerSettings:
         overdue_share=table.overdue_share,
         overdue_reservations=table.overdue_reservations,
         wait_bound_s=table.wait_bound,
+        keep_reserved=table.keep_reserved,
         reservations=table.reservations,
         reservation_holds=table.reservation_holds,
         backfill_order=table.backfill_order,

@@ -96,6 +96,8 @@ class ShareStatus(msgspec.Struct, frozen=True, kw_only=True):
     """
     gpu: GpuUsage | None = None
     """GPU usage of the share, set once it has ended; None if no GPU was measured."""
+    checkpoint_at_unix: float = 0.0
+    """The time of the last checkpoint that was seen, on the node's clock; 0 if there was none or it is not watched."""
 
     def without_steps(self) -> ShareStatus:
         """Return a copy that counts only the CPU time and memory used outside of the job's steps.

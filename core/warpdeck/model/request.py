@@ -323,6 +323,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     requeue: bool = True
     expedite: bool = False
     """Whether the job is to go first when it was requeued because its node failed (--requeue=expedite)."""
+    requeue_at_limit: bool = False
+    """Whether the job returns to the queue at its time limit if it has checkpointed (--requeue=limit)."""
     output: Text = ""
     """A pattern with % fields, relative to `chdir`. "" is sbatch's default slurm-%j.out (slurm-%A_%a.out for
     arrays).

@@ -12,8 +12,8 @@ The objective is the geometric mean of two ratios to EASY: mean wait, and mean b
 if its longest wait is at most a tenth above EASY's. The order in force is replaced only by an admissible order that is
 better by a margin over all windows together and better in most of the windows. Without enough evidence the order in
 force stays, which is `START` at first. If the order in force is not admissible, EASY replaces it, or the best order if
-it is better than EASY in most of the windows. The best order of the past is followed because load and users of a site change slowly (Deng, Song, Ren and Iosup
-2013; Gaussier, Lelong, Reis and Trystram 2018).
+it is better than EASY in most of the windows. The best order of the past is followed because load and users of a site
+change slowly (Deng, Song, Ren and Iosup 2013; Gaussier, Lelong, Reis and Trystram 2018).
 
 The module is pure: it reads no clock and does no I/O.
 """
@@ -79,7 +79,9 @@ def settings_for(order: str, site: PlannerSettings, *, wait_bound_s: float | Non
 
     A bound that the site has set itself applies to every order.
     """
-    bounds = [each for each in (site.wait_bound_s, wait_bound_s if order != EASY else None) if each is not None]
+    bounds = [
+        each for each in (site.wait_bound_s, wait_bound_s if order != EASY else None) if each is not None
+    ]
     return msgspec.structs.replace(
         site, backfill="easy", keep_reserved=True, wait_bound_s=min(bounds, default=None), **ORDERS[order]
     )
@@ -89,7 +91,9 @@ def choose(windows: Sequence[Window], *, in_force: str) -> Choice:
     """Return the order that the evidence supports."""
     jobs = sum(window[EASY].jobs for window in windows)
     if len(windows) < LEAST_WINDOWS or jobs < LEAST_JOBS:
-        return Choice(order=in_force, reason=f"only {jobs:,} jobs in {len(windows)} windows: not enough to judge")
+        return Choice(
+            order=in_force, reason=f"only {jobs:,} jobs in {len(windows)} windows: not enough to judge"
+        )
     most_s = LONGEST * _longest(windows, EASY) + NO_WAIT_S
     admissible = [order for order in ORDERS if _longest(windows, order) <= most_s]
     scores = {order: score(windows, order) for order in admissible}

@@ -366,6 +366,8 @@ class JobDetail(msgspec.Struct, frozen=True, kw_only=True):
     """Run time in seconds that was predicted at submission."""
     prediction_error_s: float | None = None
     """Predicted minus actual run time, once the job has ended."""
+    requeues_at_limit: bool = False
+    """Whether it returns to the queue at its time limit if it has checkpointed since its start."""
     events: list[JobEvent] = []
     steps: list[StepRow] = []
 

@@ -45,14 +45,16 @@ class SiteGatewayRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RestRow(msgspec.Struct, frozen=True, kw_only=True):
-    """The slurmrestd that the user's settings name as a source of the queue."""
+    """The slurmrestd that the user's settings name as a source of the queue, the nodes and the partitions."""
 
     url: str = ""
     """Its address; "" if it may not have the token."""
     version: str = ""
     """The version of data_parser in which it has answered last; "" if it has not answered."""
     problem: str = ""
-    """The reason why Slurm's commands are run instead; "" if there is none."""
+    """The reason why Slurm's commands are run instead, at least for a part; "" if there is none."""
+    answers: list[str] = []
+    """The parts for which it is asked: queue, nodes and partitions."""
 
 
 class EngineRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +73,7 @@ class EngineRow(msgspec.Struct, frozen=True, kw_only=True):
     site_gateway: SiteGatewayRow | None = None
     """The process of the site that asks Slurm for this gateway; None if there is none."""
     rest: RestRow | None = None
-    """The slurmrestd that is asked for the queue; None if the settings name none."""
+    """The slurmrestd that is asked for the queue and the nodes; None if the settings name none."""
 
 
 class RecoveredRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,7 +19,9 @@ TEXTBOOK: dict[str, PlannerSettings] = {
     "fcfs-easy": msgspec.structs.replace(PLAIN, backfill="easy", reservation_holds="start"),
     "conservative": msgspec.structs.replace(PLAIN, backfill="conservative"),
 }
-NAMES = (*TEXTBOOK, "default")
+PORTFOLIO = "portfolio"
+"""The order is chosen from what each order of a small set would have given (see `sim.portfolio`)."""
+NAMES = (*TEXTBOOK, "default", PORTFOLIO)
 
 
 WEIGHTS = tuple(name for name in Weights.__struct_fields__ if name != "tres")
@@ -42,7 +44,8 @@ def weighted(settings: PlannerSettings, texts: Sequence[str]) -> PlannerSettings
 
 
 def settings_of(name: str, site: PlannerSettings) -> PlannerSettings:
-    """Return the settings of a policy; `default` is the site's own. Forecasts that no decision needs are
-    switched off.
+    """Return the settings of a policy; `default` is the site's own, and the portfolio starts from it.
+
+    Forecasts that no decision needs are switched off.
     """
     return msgspec.structs.replace(TEXTBOOK.get(name, site), max_forecasts=0)

@@ -16,6 +16,7 @@ At a switch, the jobs with a reserved start keep it. The bound on waits is the l
 
 from __future__ import annotations
 
+import bisect
 import math
 import time
 from collections.abc import Iterable, Sequence
@@ -26,7 +27,7 @@ from warpdeck.model import JobId
 from warpdeck.policy import PlannerSettings, PlannerView, plan
 from warpdeck.policy.portfolio import EASY, ORDERS, START, Choice, Figures, Window, choose, settings_for
 
-from .replay import Progress, Replay, ReplayResult
+from .replay import Ended, Progress, Replay, ReplayResult
 from .report import bounded_slowdown
 from .simjobs import SimJob
 
@@ -87,6 +88,15 @@ class Shadow(Replay):
         self._open[job.pending.id] = ends_s
         return math.inf
 
+    def _end(self, ended: Ended) -> None:
+        self._open.pop(ended.job_id, None)  # A preempted job ends although its run time is not known.
+        super()._end(ended)
+
+    def longest_wait_s(self) -> float:
+        """Return the longest wait of any job so far, started or not."""
+        waiting = (self.reached_s - job.eligible_at_unix for job in self._pending.values())
+        return max(self._longest_wait_s, max(waiting, default=0.0))
+
     def wait_s(self, job: SimJob, at_s: float) -> float:
         """Return the job's wait until `at_s` or its start."""
         return min(self.started_s.get(job.pending.id, math.inf), at_s) - job.pending.eligible_at_unix
@@ -101,6 +111,7 @@ class PortfolioReplay(Replay):
         super().__init__(jobs, site, settings_for(START, settings, wait_bound_s=LEAST_BOUND_S), progress)
         self._own = settings
         self._in_order = sorted(jobs, key=lambda job: (job.pending.eligible_at_unix, job.pending.id))
+        self._eligible_s = [job.pending.eligible_at_unix for job in self._in_order]
         self._shadows = {
             order: Shadow(jobs, site, settings_for(order, settings, wait_bound_s=None)) for order in ORDERS
         }
@@ -119,16 +130,16 @@ class PortfolioReplay(Replay):
         if self._due is not None and at_s >= self._due[0]:
             self._switch(*self._due)
             self._due = None
-        before = len(self._runs)
         super().step(at_s)
-        self._ended += [] if len(self._runs) == before else list(self._runs)[before:]
-        while self._submitted < len(self._in_order) and self._eligible_s(self._submitted) <= at_s:
-            self._submitted += 1
+        self._submitted = bisect.bisect_right(self._eligible_s, at_s, lo=self._submitted)
         if at_s >= self._next_decision_s and self._submitted - self._judged >= DECIDE_JOBS:
             self._decide(at_s)
 
-    def _eligible_s(self, position: int) -> float:
-        return self._in_order[position].pending.eligible_at_unix
+    def _end(self, ended: Ended) -> None:
+        runs = len(self._runs)
+        super()._end(ended)
+        if len(self._runs) > runs:
+            self._ended.append(ended.job_id)
 
     def _decide(self, now_s: float) -> None:
         self._judged, self._next_decision_s = self._submitted, now_s + DECIDE_EVERY_S
@@ -146,10 +157,9 @@ class PortfolioReplay(Replay):
     def _evidence(self) -> list[Window]:
         """Return the windows of the jobs that all shadows have reached and that have ended on the site."""
         reached_s = min(shadow.reached_s for shadow in self._shadows.values())
-        reached = [
-            job for job in self._in_order[: self._submitted] if job.pending.eligible_at_unix < reached_s
-        ]
-        reached = [job for job in reached[-MAX_EVIDENCE_JOBS:] if job.pending.id in self._runs]
+        end = min(self._submitted, bisect.bisect_left(self._eligible_s, reached_s))
+        latest = self._in_order[max(0, end - MAX_EVIDENCE_JOBS) : end]
+        reached = [job for job in latest if job.pending.id in self._runs]
         size = max(1, -(-len(reached) // WINDOWS))
         parts = [reached[at : at + size] for at in range(0, len(reached), size)]
         return [
@@ -159,11 +169,7 @@ class PortfolioReplay(Replay):
 
     def _raise_bound(self) -> None:
         """Derive the bound on waits from EASY's shadow, and let the other shadows use it too."""
-        easy = self._shadows[EASY]
-        longest_s = max(
-            (easy.wait_s(job, easy.reached_s) for job in self._in_order[: self._submitted]), default=0.0
-        )
-        bound_s = max(LEAST_BOUND_S, longest_s)
+        bound_s = max(LEAST_BOUND_S, self._shadows[EASY].longest_wait_s())
         if self._bound_s is None or bound_s > BOUND_GROWS * self._bound_s:
             self._bound_s = bound_s
             for order, shadow in self._shadows.items():

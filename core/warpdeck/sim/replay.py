@@ -128,7 +128,7 @@ class _Submissions:
             self.predictions.append(Prediction(predicted_s=predicted_s, limit_s=limit, ran_s=ran_s))
 
 
-class _Ended(NamedTuple):
+class Ended(NamedTuple):
     """A job that has ended: its start in seconds, and whether it was preempted."""
 
     job_id: JobId
@@ -172,14 +172,14 @@ class _RunningJobs:
         heapq.heappush(self._ends, (ends_s, job_id, self._starts[job_id][1], True))
         return True
 
-    def pop_ended(self, now_s: float) -> Iterator[_Ended]:
+    def pop_ended(self, now_s: float) -> Iterator[Ended]:
         """Remove and yield the jobs that have ended by now."""
         while self._ends and self._ends[0][0] <= now_s:
             _, job_id, number, was_preempted = heapq.heappop(self._ends)
             start_s, last_number = self._starts.get(job_id, (0.0, 0))
             if last_number == number:
                 del self.jobs[self._index_of(job_id)], self._starts[job_id]
-                yield _Ended(job_id, start_s, was_preempted)
+                yield Ended(job_id, start_s, was_preempted)
 
     def _index_of(self, job_id: JobId) -> int:
         index = bisect.bisect_left(self.jobs, job_id, key=_by_id)
@@ -246,7 +246,7 @@ class Replay:
             cpu_s=cpu_s,
         )
 
-    def _end(self, ended: _Ended) -> None:
+    def _end(self, ended: Ended) -> None:
         job_id, is_requeued = ended.job_id, ended.job_id in self._requeued
         self._requeued.discard(job_id)
         job = self._jobs[job_id]

@@ -12,8 +12,9 @@ import os
 import stat
 import time
 
-from .capture import Capture, folder_files, is_output
+from .capture import Capture
 from .git import run_git
+from .selection import IGNORE_FILE, is_output, select_folder
 
 CLOCK_NS = 100_000_000
 """Safety margin in nanoseconds, far larger than the ticks of file systems."""
@@ -51,11 +52,12 @@ def folder_state(capture: Capture) -> FolderState | None:
     if os.path.isdir(git):
         found = sorted(set(run_git(NAMES, cwd=root).split(b"\0")) - {b""})
         names = [name for name in found if not is_output(name)]
-        facts = [*_of_top(root), *_of_repository(git)]
+        facts = [*_of_top(root), *_of_repository(git), _of(root, IGNORE_FILE)]
     elif capture.snapshot["head"] or _is_below_repository(root):
         return None
     else:
-        names, facts = folder_files(root) or [], list[Fact]()
+        selection = select_folder(root, capture.snapshot["store"])
+        names, facts = selection.files if selection else [], [_of(root, IGNORE_FILE)]
     files = [_of(root, name) for name in names]
     if any(stat.S_ISDIR(each[-1]) for each in files):
         return None

@@ -63,8 +63,20 @@ def _are_own(*folders: str) -> bool:
     return True
 
 
-def run_git(argv: Sequence[str], *, cwd: str, data: bytes = b"", env: dict[str, str] | None = None) -> bytes:
-    """Run git and return its standard output. Raises UserError with git's last error line."""
+def run_git(
+    argv: Sequence[str],
+    *,
+    cwd: str,
+    data: bytes = b"",
+    env: dict[str, str] | None = None,
+    held: Sequence[int] = (),
+    warnings: list[bytes] | None = None,
+) -> bytes:
+    """Run git and return its standard output. Raises UserError with git's last error line.
+
+    Git inherits the descriptors `held` of locked files. If this process is killed, git goes on, and the locks
+    must remain until it has ended. Git's standard error is added to `warnings`.
+    """
     try:
         done = subprocess.run(
             ["git", *argv],
@@ -74,6 +86,7 @@ def run_git(argv: Sequence[str], *, cwd: str, data: bytes = b"", env: dict[str, 
             env=env or git_environment(),
             timeout=GIT_S,
             check=False,
+            pass_fds=held,
         )
     except FileNotFoundError as error:
         raise UserError("git is not installed", "install git, or submit with --no-snapshot") from error
@@ -82,6 +95,8 @@ def run_git(argv: Sequence[str], *, cwd: str, data: bytes = b"", env: dict[str, 
     if done.returncode:
         error_lines = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["it gave no reason"]
         raise UserError(f"git {argv[0]}: {error_lines[-1]}", "submit with --no-snapshot")
+    if warnings is not None:
+        warnings.append(done.stderr)
     return done.stdout
 
 

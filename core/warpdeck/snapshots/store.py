@@ -2,8 +2,16 @@
 
 It is separate from the user's repositories. Attributes and filters are switched off in it (info/attributes
 takes precedence over files in the tree), so that checkouts equal the captured files. The store has an index
-for each captured root; the status of the files in the index makes the next capture fast. A lock for each root
-serializes simultaneous submissions.
+for each captured root; the status of the files in the index makes the next capture fast.
+
+Locks (flock) protect the store from simultaneous and killed writers. Git processes inherit them, so that a git whose
+parent was killed still excludes others until it has ended.
+- `setup.turn`: exclusive while the store is created.
+- `indices/ROOT.turn`: exclusive while a writer uses the index of a root.
+
+Git compares modification times in whole seconds, and compares the content of a file only if it is not older than the index. A file
+that changes between its reading and the writing of the index, within one second, would keep its earlier content. Therefore the
+time of `ROOT.turn` is the beginning of the last complete update, and the index gets this time before the next one.
 """
 
 from __future__ import annotations
@@ -14,6 +22,8 @@ import gzip
 import hashlib
 import json
 import os
+import threading
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -23,6 +33,22 @@ from .git import git_environment, run_git, run_git_as
 
 MAX_SHOWN_BYTES = 8 * 1024 * 1024
 """Largest size in bytes of a file that is displayed."""
+CLOCK_NS = 1_000_000_000
+"""Margin in nanoseconds for a file system whose clock is behind ours."""
+_SETTINGS = {
+    "core.fsyncMethod": "batch",
+    "core.looseCompression": "1",
+    "gc.auto": "0",
+    "core.autocrlf": "false",
+    # The user's own configuration must not hide changes, or refuse names that other systems cannot store.
+    "core.fileMode": "true",
+    "core.symlinks": "true",
+    "core.ignoreCase": "false",
+    "core.trustctime": "true",
+    "core.checkStat": "default",
+    "core.protectHFS": "false",
+    "core.protectNTFS": "false",
+}
 _ATTRIBUTES = "* -text -eol -ident -filter -working-tree-encoding -export-ignore -export-subst\n"
 
 
@@ -39,23 +65,25 @@ class SnapshotStore:
     def ensure(self) -> None:
         """Create the repository if it does not exist. Raises UserError."""
         self.check_own()
-        if os.path.exists(os.path.join(self.path, "info", "attributes")):
+        attributes = os.path.join(self.path, "info", "attributes")
+        if os.path.exists(attributes):
             return
         os.makedirs(self.path, mode=0o700, exist_ok=True)
-        run_git(["init", "--quiet", "--bare", "."], cwd=self.path)
-        settings = {
-            "core.fsyncMethod": "batch",
-            "core.looseCompression": "1",
-            "gc.auto": "0",
-            "core.autocrlf": "false",
-        }
-        for key, value in settings.items():
-            run_git(["config", key, value], cwd=self.path)
-        for name in ("indices", "packed"):
-            os.makedirs(os.path.join(self.path, name), mode=0o700, exist_ok=True)
-        os.makedirs(os.path.join(self.path, "info"), exist_ok=True)
-        with open(os.path.join(self.path, "info", "attributes"), "w", encoding="ascii") as file:
-            file.write(_ATTRIBUTES)
+        with self._locked("setup.turn") as lock:
+            if os.path.exists(attributes):
+                return
+            for name in ("config.lock", "HEAD.lock"):  # left by a killed git; this process holds the lock
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(os.path.join(self.path, name))
+            run_git(["init", "--quiet", "--bare", "."], cwd=self.path, held=(lock,))
+            for key, value in _SETTINGS.items():
+                run_git(["config", key, value], cwd=self.path, held=(lock,))
+            for name in ("indices", "packed", "info"):
+                os.makedirs(os.path.join(self.path, name), mode=0o700, exist_ok=True)
+            # The file is complete when it gets its name, because it says that the store is.
+            with open(attributes + ".new", "w", encoding="ascii") as file:
+                file.write(_ATTRIBUTES)
+            os.replace(attributes + ".new", attributes)
 
     def check_own(self) -> None:
         """Raise UserError if the store belongs to another user.
@@ -71,36 +99,36 @@ class SnapshotStore:
                 f"the snapshot store {self.path} belongs to another user", "submit from a folder of your own"
             )
 
-    def write_tree(self, root: str, files: Sequence[bytes]) -> str:
-        """Write a tree that contains exactly these files, and return its id.
+    def write_tree(self, root: str, files: Sequence[bytes], *, use_index: bool = True) -> str:
+        """Write a tree that contains exactly these files, and return its id. Raises UserError.
 
-        The files are relative to root and have their present content.
+        The files are relative to root and have their present content. Without `use_index`, the index of the
+        last capture is dropped first; it may be damaged.
         """
-        name = hashlib.sha256(os.fsencode(root)).hexdigest()[:32]
-        index = os.path.join(self.path, "indices", name)
+        name = os.path.join("indices", hashlib.sha256(os.fsencode(root)).hexdigest()[:32])
+        index = os.path.join(self.path, name)
         env = {**git_environment(), "GIT_DIR": self.path, "GIT_WORK_TREE": root, "GIT_INDEX_FILE": index}
-        with self._locked(index):
-            tracked = (
-                set(run_git(["ls-files", "-z"], cwd=root, env=env).split(b"\0"))
-                if os.path.exists(index)
-                else set()
-            )
+        with self._locked(name + ".turn") as lock:
+            for ending in [".lock"] if use_index else [".lock", ""]:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(index + ending)  # left by a killed git; this process holds the lock
+
+            begun_ns = time.time_ns() - CLOCK_NS
+            if os.path.exists(index):
+                checked_ns = os.fstat(lock).st_mtime_ns
+                os.utime(index, ns=(checked_ns, checked_ns))
+
+            def git(*argv: str, data: bytes = b"") -> bytes:
+                return run_git(argv, cwd=root, env=env, data=data, held=(lock,))
+
+            tracked = set(git("ls-files", "-z").split(b"\0")) if os.path.exists(index) else set()
             gone = tracked - set(files) - {b""}
             if gone:
-                run_git(
-                    ["update-index", "--force-remove", "-z", "--stdin"],
-                    cwd=root,
-                    env=env,
-                    data=b"\0".join(sorted(gone)),
-                )
+                git("update-index", "--force-remove", "-z", "--stdin", data=b"\0".join(sorted(gone)))
             data = b"\0".join(files) + (b"\0" if files else b"")
-            run_git(
-                ["update-index", "--add", "--remove", "--replace", "-z", "--stdin"],
-                cwd=root,
-                env=env,
-                data=data,
-            )
-            return run_git(["write-tree"], cwd=root, env=env).decode().strip()
+            git("update-index", "--add", "--remove", "--replace", "-z", "--stdin", data=data)
+            os.utime(lock, ns=(begun_ns, begun_ns))
+            return git("write-tree").decode().strip()
 
     def commit(self, tree: str, meta: dict[str, Any]) -> str:
         """Create a commit of the tree with these facts, and a ref that keeps it."""
@@ -118,7 +146,7 @@ class SnapshotStore:
         path = os.path.join(self.path, "packed", tree + ".tar.gz")
         if not os.path.exists(path):
             tar = self._git("archive", "--format=tar", f"refs/snapshots/{tree}")
-            temporary = f"{path}.{os.getpid()}"
+            temporary = f"{path}.{os.getpid()}.{threading.get_ident()}"
             with open(temporary, "wb") as raw, gzip.GzipFile("", "wb", 1, raw, mtime=0) as packed:
                 packed.write(tar)
             os.replace(temporary, path)
@@ -177,12 +205,11 @@ class SnapshotStore:
         if self._uid != os.geteuid():
             return run_git_as(self._uid, argv, store=self.path)
         self.check_own()
-        return run_git(argv, cwd=self.path, data=data, env={**git_environment(), "GIT_DIR": self.path})
+        env = {**git_environment(), "GIT_DIR": self.path}
+        return run_git(argv, cwd=self.path, data=data, env=env)
 
     @contextlib.contextmanager
-    def _locked(self, index: str) -> Iterator[None]:
-        with open(index + ".turn", "w", encoding="ascii") as file:
+    def _locked(self, name: str) -> Iterator[int]:
+        with open(os.path.join(self.path, name), "a+", encoding="ascii") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(index + ".lock")  # left by a killed git; this process holds the lock
-            yield
+            yield file.fileno()

@@ -16,6 +16,7 @@ from warpdeck_agent.tasks.task import RANK_VARIABLE, STEP_VARIABLE, Task
 from warpdeck_agent.wire.messages import JobReport, Key
 from warpdeck_agent.wire.steps import StepReport, TaskEnded
 
+from .checkpoints import Checkpoints
 from .launch_processes import LaunchProcesses
 from .launch_usage import LaunchUsage, ProcessUsage, per_task_minmax
 from .step_containment import StepContainment
@@ -64,6 +65,7 @@ class LocalLaunch:
         self.processes = LaunchProcesses(folder, meta, self.tasks, agent=agent)
         self.steps: Dict[int, LocalStep] = {}
         self.limit: Optional[TimeLimit] = None
+        self.checkpoints = Checkpoints(folder, meta)
         self.resources_free = False
         """Whether nothing of the launch is left on the node, so that another launch may take its
         resources.
@@ -120,6 +122,7 @@ class LocalLaunch:
             curve=usage.meter.curve() if curve and is_over else None,
             suspended=self.limit is not None and self.limit.suspended,
             time_limit_s=-1.0 if self.limit is None else self.limit.limit_s or 0.0,
+            checkpoint_at=self.checkpoints.look(),
             proof=self.meta.proof,
         )
 

@@ -41,12 +41,18 @@ class TimeLimit:
     def run(self) -> None:
         """Start the timers."""
         self.end()
-        if self.limit_s is None or self.suspended:
+        left_s = self.left_s()
+        if left_s is None:
             return
-        left_s = self._meta.started_at + self._stopped_s + self.limit_s - time.time()
         self._after(left_s, self._over)
         if self._meta.warn_signal and not self._folder.read("warned"):
             self._after(left_s - self._meta.warn_before_s, self._warn_now)
+
+    def left_s(self) -> Optional[float]:
+        """Return the seconds until the limit, below 0 after it. None if no limit runs now."""
+        if self.limit_s is None or self.suspended:
+            return None
+        return self._meta.started_at + self._stopped_s + self.limit_s - time.time()
 
     def change(self, limit_s: Optional[float]) -> None:
         """Set another limit, counted from the same start.

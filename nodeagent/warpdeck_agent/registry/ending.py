@@ -129,6 +129,8 @@ class Ending:
         launch.end.message = message or launch.end.message
         if status is not None:
             launch.phase, launch.end.status = "exited", status
+            if not launch.end.cause and launch.checkpoints.left_for_limit():
+                launch.end.cause = "timeout"
             launch.end.cause = (
                 "launch_failed" if launch.end.message and not launch.end.cause else launch.end.cause
             )

@@ -91,7 +91,7 @@ class LaunchRegistry:
         self._orphans = self._watch_orphans()
         ending = self._build_ending(pool, tell, notices=notices, remark=remark)
         killing = Killing(signals, notices, ending)
-        limits = LimitEnforcement(signals, memory, killing.kill)
+        limits = LimitEnforcement(signals, memory, killing.kill, tell=tell)
         detection = EndDetection(
             self.launches,
             killing.first_process_ended,

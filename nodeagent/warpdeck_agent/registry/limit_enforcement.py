@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from typing import Optional, Protocol
+from typing import Any, Callable, Optional, Protocol
 
 from warpdeck_agent.launch.background_tasks import BackgroundTasks
+from warpdeck_agent.launch.checkpoints import LOOK_S, goes_on_until
 from warpdeck_agent.launch.launch import LocalLaunch
 from warpdeck_agent.launch.memory_limit import MemoryWatch, WatchedProcesses
 from warpdeck_agent.launch.signals import Signals
@@ -24,12 +26,15 @@ class EndLaunch(Protocol):
 
 
 class LimitEnforcement:
-    """Enforces limits. `end` ends a launch that has exceeded one."""
+    """Enforces limits. `end` ends a launch that has exceeded one, and `tell` sends a report to the controller."""
 
-    def __init__(self, signals: Signals, memory: MemoryWatch, end: EndLaunch) -> None:
+    def __init__(
+        self, signals: Signals, memory: MemoryWatch, end: EndLaunch, *, tell: Callable[[Any], None]
+    ) -> None:
         self._signals = signals
         self._memory = memory
         self._end = end
+        self._tell = tell
         self._background = BackgroundTasks()
 
     def begin(self, launch: LocalLaunch) -> None:
@@ -38,9 +43,11 @@ class LimitEnforcement:
             launch.folder,
             launch.meta,
             warn=lambda: self._warn(launch),
-            over=lambda: self._end(launch, cause="timeout", grace_s=launch.meta.grace_s),
+            over=lambda: self._over(launch),
         )
         launch.limit.run()
+        if launch.meta.requeues_at_limit and launch.meta.role != "hold":
+            self._background.start(self._watch_checkpoints(launch))
         if launch.end.cause and (until := deadline_unix(launch)):
             left_s = max(0.0, until - time.time())  # An earlier agent asked it to save its work.
             self._end(launch, cause=launch.end.cause, grace_s=left_s, saves=True)
@@ -74,6 +81,38 @@ class LimitEnforcement:
     def _warn(self, launch: LocalLaunch) -> None:
         if launch.meta.role != "hold":
             self._background.start(self._signals.warn(launch))
+
+    def _over(self, launch: LocalLaunch) -> None:
+        """End a launch at its limit, or later if it may wait for its next checkpoint."""
+        if launch.meta.requeues_at_limit:
+            self._background.start(self._end_after_checkpoint(launch))
+        else:
+            self._end(launch, cause="timeout", grace_s=launch.meta.grace_s)
+
+    async def _end_after_checkpoint(self, launch: LocalLaunch) -> None:
+        """End a launch after its next checkpoint, if that comes soon, and let it save its work.
+
+        A share without the batch script waits as long as it may, because the first node decides. The controller
+        then ends the other shares at the same time.
+        """
+        meta, limit, before = launch.meta, launch.limit, launch.checkpoints.look()
+        limit_unix = time.time() + (0.0 if limit is None else limit.left_s() or 0.0)
+        until = limit_unix + meta.limit_grace_s + meta.grace_s
+        if meta.role != "hold":
+            times, begun = launch.checkpoints.times, meta.started_at
+            until = goes_on_until(limit_unix, times, begun_unix=begun, grace_s=meta.limit_grace_s)
+        while time.time() < until and launch.checkpoints.look() == before:
+            await asyncio.sleep(min(LOOK_S, max(0.0, until - time.time())))
+            left_s = None if limit is None else limit.left_s()
+            if launch.phase != "running" or left_s is None or left_s > 0:
+                return  # It has ended, is suspended, or got another limit, which has its own end.
+        self._end(launch, cause="timeout", grace_s=meta.grace_s, saves=True)
+        self._tell(launch.report())  # The controller lets the other nodes of the job save their work, too.
+
+    async def _watch_checkpoints(self, launch: LocalLaunch) -> None:
+        while launch.phase == "running":
+            launch.checkpoints.look()
+            await asyncio.sleep(LOOK_S)
 
     def _out_of_memory(self, launch: LocalLaunch, mem_bytes: int) -> None:
         if launch.end.cause:

@@ -23,6 +23,7 @@ from warpdeck_agent.containers.containers import container_command
 from warpdeck_agent.gpu.gpu_names import with_gpu_names
 from warpdeck_agent.isolation import job_processes
 from warpdeck_agent.isolation.containment_handle import ContainmentHandle, containment_name
+from warpdeck_agent.launch import checkpoints
 from warpdeck_agent.launch.launch import LocalLaunch
 from warpdeck_agent.linux.env_passthrough import with_all_variables
 from warpdeck_agent.linux.refusals import LaunchError
@@ -149,6 +150,8 @@ class Launcher:
         """Prepare the code and the stored metadata of a launch. No process runs yet."""
         uid, gid = user_ids
         work_dir = await self._work_dir(request, user_ids, resources.containment)
+        if request.requeues_at_limit:  # before the start, so that a later change of the file is a checkpoint
+            folder.create_user_file(checkpoints.FILE, uid=uid, gid=gid)
         meta = Meta(
             job_id=request.job_id,
             restarts=request.restarts,
@@ -172,6 +175,8 @@ class Launcher:
             warn_signal=request.warn_signal,
             warn_before_s=request.warn_before_s,
             warn_batch_only=request.warn_batch_only,
+            requeues_at_limit=request.requeues_at_limit,
+            limit_grace_s=request.limit_grace_s,
             idle_limit_s=request.idle_limit_s if request.pty else 0.0,
             idle_warning_s=request.idle_warning_s,
             gpu_share_pct=request.gpu_share_pct,
@@ -328,11 +333,12 @@ class Launcher:
     ) -> ContainerContext:
         meta = launch.meta
         script = [meta.script] if meta.script else []
+        announced = [launch.folder.file(checkpoints.FILE)] if meta.requeues_at_limit else []
         return ContainerContext(
             launch=containment_name(*launch.key),
             work_dir=meta.work_dir,
             home=env.get("HOME", ""),
-            paths=[meta.work_dir, meta.seen_tmp_dir, *script],
+            paths=[meta.work_dir, meta.seen_tmp_dir, *script, *announced],
             env=list(env),
             gpus=bool(request.gpus),
             pty=request.pty,
@@ -388,9 +394,12 @@ def _is_missing_here(runtime_dir: str) -> bool:
 def job_variables(launch: LocalLaunch, spool: Spool) -> Dict[str, str]:
     """Return the variables that every process of a job has.
 
-    These are its job tag, which also authenticates its processes, and its own TMPDIR.
+    These are its job tag, which also authenticates its processes, its own TMPDIR, and the file with which it
+    announces checkpoints.
     """
+    announces = launch.meta.requeues_at_limit
     return {
+        **({checkpoints.VARIABLE: launch.folder.file(checkpoints.FILE)} if announces else {}),
         **launch.processes.tag.variables(),
         "WARPDECK_ACCESS": spool.file("access.sock"),
         "SLURM_JOB_GID": str(group_of(launch.meta)),

@@ -10,7 +10,8 @@ Launches may have subfolders of their own.
   D/jobs/table               a record for each launch (see `launch_table`)
   D/jobs/scripts/            the scripts of launches (see `scripts`)
   D/jobs/<job>.<restarts>/   exists for few launches. Files of the agent: cause saving stopped warned
-                             forgotten steps/ (see `step_registry`). Files of the user: out err terminal/
+                             checkpoints forgotten steps/ (see `step_registry`). Files of the user: out err
+                             checkpoint terminal/
   D/lib/                     pynvml's module, unpacked and compiled
   D/work/<workspace>/        checkouts; they stay after the job
   D/trees/<sha256>.tar.gz    packed snapshots
@@ -75,6 +76,8 @@ class Meta:
     warn_signal: int = 0
     warn_before_s: float = 0.0
     warn_batch_only: bool = False
+    requeues_at_limit: bool = False
+    limit_grace_s: float = 0.0
     idle_limit_s: float = 0.0
     idle_warning_s: float = 0.0
     gpu_share_pct: int = 100

@@ -141,6 +141,10 @@ class Launch:
     """
     warn_before_s: float = 0.0
     warn_batch_only: bool = False
+    requeues_at_limit: bool = False
+    """Whether the job returns to the queue at its limit if it has checkpointed (see `launch.checkpoints`)."""
+    limit_grace_s: float = 0.0
+    """The longest time in seconds beyond its limit for which it may wait for its next checkpoint."""
     idle_limit_s: float = 0.0
     """For a terminal job: idle time in seconds after which it is ended with cause "idle"; 0 means never. The
     user is warned `idle_warning_s` before.
@@ -251,7 +255,9 @@ class JobReport:
     exit_code: int = 0
     signal: int = 0
     cause: str = ""
-    """Why it ended, if it did not end by itself: "timeout", "cancelled", "oom" or "unknown"."""
+    """Why it ended, if it did not end by itself: "timeout", "cancelled", "oom" or "unknown". A running launch with
+    a cause is being ended.
+    """
     message: str = ""
     stdout_path: str = ""
     stderr_path: str = ""
@@ -269,6 +275,8 @@ class JobReport:
     """Whether the launch is suspended. The clock of its time limit is then stopped as well."""
     time_limit_s: float = -1.0
     """The time limit that is enforced on a running launch, in seconds. 0 means no limit, -1 means unknown."""
+    checkpoint_at: float = 0.0
+    """The time of the last checkpoint that was seen, for a launch with `requeues_at_limit`; 0 without one."""
     drain: str = ""
     """For an ended launch: the reason why the node should be drained."""
     proof: str = ""

@@ -357,6 +357,31 @@ def test_a_job_can_run_the_code_of_another_job(
     ask("cancel", str(first), str(second), str(bare))
 
 
+def test_snapshot_show_lists_the_files_that_were_left_out(
+    run: Run, ask: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    (tmp_path / "model.py").write_text("layers = 1\n")
+    (tmp_path / ".warpdeckignore").write_text("notes.txt\n")
+    (tmp_path / "notes.txt").write_text("x")
+    with open(tmp_path / "big.bin", "wb") as file:
+        file.truncate(51 * 2**20)
+    monkeypatch.chdir(tmp_path)
+    answer = ask("submit", "--hold", "--wrap", "true")
+    job = str(answer["job_id"])
+    ((line,),) = [[note for note in answer["notes"] if "not in the snapshot" in note]]
+    assert "big.bin (over 50 MiB and not tracked by git)" in line
+    assert ask("snapshot", "show", job)["left_out"] == {
+        "count": 2,
+        "paths": [
+            {"path": "big.bin", "why": "over 50 MiB and not tracked by git"},
+            {"path": "notes.txt", "why": "named in .warpdeckignore"},
+        ],
+    }
+    assert "left out 2\n  big.bin (over 50 MiB" in run("snapshot", "show", job)[1]
+    ask("cancel", job)
+
+
 def test_a_sweep_is_an_array_of_every_combination(run: Run, ask: Callable[..., Any], tmp_path: Path) -> None:
     out = f"{tmp_path}/%a.out"
     job = submit(ask, "echo $lr $seed", "--sweep", "lr=0.1,0.01 seed=1..2", "-o", out)

@@ -140,7 +140,7 @@ async def test_after_a_refusal_squeue_is_run_for_a_while(tmp_path: Path, reply: 
     now = [1000.0]
     async with serving(tmp_path, replying(reply)) as address:
         source = RestSource(f"unix:{address.unix}", TOKEN, monotonic=lambda: now[0])
-        assert source.serves(Question.QUEUE) and not source.serves(Question.NODES)
+        assert source.serves(Question.QUEUE) and not source.serves(Question.LICENSES)
         assert await source.read(Question.QUEUE) is None
     row = source.row()
     assert row is not None and why in row.problem and TOKEN not in str(row)
@@ -151,3 +151,14 @@ async def test_after_a_refusal_squeue_is_run_for_a_while(tmp_path: Path, reply: 
 
 async def as_list(batches: AsyncIterator[list[dict[str, str]]]) -> list[dict[str, str]]:
     return [record async for records in batches for record in records]
+
+
+async def test_a_lost_answer_about_the_nodes_leaves_the_queue_to_slurmrestd(tmp_path: Path) -> None:
+    replies = [http("200 OK", RECORDED.read_bytes()), http("200 OK", b'{"nodes": [{"name": "n1"}]}')]
+    async with serving(tmp_path, replying(*replies)) as address:
+        source = RestSource(f"unix:{address.unix}", TOKEN)
+        assert await source.read(Question.QUEUE) is not None
+        assert await source.read(Question.NODES) is None
+    row = source.row()
+    assert row is not None and "unknown form" in row.problem and row.answers == ["queue", "partitions"]
+    assert source.serves(Question.QUEUE) and not source.serves(Question.NODES)

@@ -8,10 +8,11 @@ import os
 import ssl
 import subprocess
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.integration.engines.slurm_rig import OFTEN
 from tests.slurm_parity.peer.real_slurm import PACKAGES, SITE, SUITES, RealSlurm
@@ -19,15 +20,22 @@ from tests.support.waiting import eventually
 
 from warpdeck.base.paths import Paths
 from warpdeck.engines.slurm.cluster.answers import Answers
+from warpdeck.engines.slurm.cluster.node_reading import Answer, nodes_of, partitions_of_answer
 from warpdeck.engines.slurm.cluster.polling import Allowance
 from warpdeck.engines.slurm.cluster.questions import Question
 from warpdeck.engines.slurm.commands import SlurmCommands
 from warpdeck.engines.slurm.engine import gateway
+from warpdeck.engines.slurm.reading.config_table import read_config
 from warpdeck.engines.slurm.reading.job_table import COLUMNS, SeenJob, read_jobs
+from warpdeck.engines.slurm.reading.node_table import flags_of, partitions_of, read_nodes
+from warpdeck.engines.slurm.reading.partition_table import read_partitions
 from warpdeck.engines.slurm.rest.job_fields import UNTOLD, VERSIONS
+from warpdeck.engines.slurm.rest.node_fields import PARTITION_VERSIONS
 from warpdeck.engines.slurm.rest.server import get, read_address
 from warpdeck.engines.slurm.rest.source import RestSource
 from warpdeck.engines.slurm.settings import SlurmSettings
+from warpdeck.protocol.node_rows import NodeRow
+from warpdeck.protocol.site_rows import PartitionRow
 
 pytestmark = pytest.mark.slurm
 PARSERS = {"24.11": ("v0.0.42", "v0.0.41"), "26.05": ("v0.0.45", "v0.0.44", "v0.0.43", "v0.0.42")}
@@ -145,17 +153,76 @@ async def test_both_sources_tell_the_same_jobs(
         over_rest = await queue(Answers(commands, counted, rest=source))
         row = source.row()
         assert row is not None and (row.version, row.problem) == (parser, "")
-        assert counted.sent(time.monotonic()) == source.rpcs
+        assert counted.sent(time.monotonic()) == source.rpcs(Question.QUEUE)
         over_squeue = await queue(Answers(commands, allowance()), untold=UNTOLD.get(parser, ()))
         assert over_rest == over_squeue, parser
         assert len(over_rest) > len(HELD) + len(RUNNING) + 5
 
 
+async def test_both_sources_tell_the_same_nodes_and_partitions(
+    version: str, slurm: RealSlurm, rest_url: str, commands: SlurmCommands
+) -> None:
+    slurm.ok("scontrol", "update", "NodeName=n3", "Comment=hot  spot a=b", "Extra=x")
+    slurm.ok("scontrol", "update", "NodeName=n4", "State=DRAIN", "Reason=fan Comment=é [x@1] q")
+    slurm.ok("scontrol", "update", "PartitionName=debug", "State=DRAIN", "GraceTime=30", "MaxNodes=3")
+    slurm.ok("scontrol", "update", "PartitionName=debug", "ExclusiveUser=YES", "AllowAccounts=a,b")
+    config = read_config(await commands.read("scontrol", "show", "config"))
+    token = slurm.token()
+    for parser in PARSERS[version]:
+        source = OneVersion(rest_url, token, parser, preempts=lambda: config["PreemptMode"])
+        over_rest, asked = await site_of(commands, source)
+        over_scontrol, _ = await site_of(commands, None)
+        assert over_rest == over_scontrol, parser
+        assert Question.NODES in asked, source.row()
+        assert (Question.PARTITIONS in asked) is (parser in PARTITION_VERSIONS)
+    drained = next(row for row in over_rest[0] if row.name == "n4")
+    assert (drained.reason, drained.reason_user) == ("fan Comment=é [x@1] q", "root")
+    assert [row.exclusive_user for row in over_rest[3]] == [False, True]
+
+
+async def site_of(
+    commands: SlurmCommands, source: OneVersion | None
+) -> tuple[tuple[list[NodeRow], object, object, list[PartitionRow]], set[Question]]:
+    """Return the nodes with their partitions and flags, the partitions, and the questions that slurmrestd has answered."""
+    counted = allowance()
+    answers, asked = Answers(commands, counted, rest=source), set[Question]()
+    texts: dict[Question, Answer] = {}
+    for question in (Question.NODES, Question.PARTITIONS):
+        before = counted.sent(time.monotonic())
+        reading = await answers.open(question)
+        assert reading is not None
+        texts[question] = answer = Answer(await reading.text(), reading.mark)
+        asked |= {question} if answer.is_table else set()
+        assert not answer.is_table or (
+            source is not None and counted.sent(time.monotonic()) - before == source.rpcs(question)
+        )
+    fields = await nodes_of(texts[Question.NODES], commands, count=lambda rpcs: None)
+    # These two change by themselves from one look to the next.
+    rows = [
+        msgspec.structs.replace(row, cpu_pct=None, mem_used_bytes=None) for row in read_nodes(fields, at=1.0)
+    ]
+    partitions = read_partitions(partitions_of_answer(texts[Question.PARTITIONS]), rows)
+    return (rows, partitions_of(fields), flags_of(fields), partitions), asked
+
+
+async def test_nodes_cost_as_many_requests_as_are_counted(
+    version: str, slurm: RealSlurm, rest_url: str
+) -> None:
+    source = OneVersion(rest_url, slurm.token(), PARSERS[version][0])
+    for question in (Question.NODES, Question.PARTITIONS):
+        if source.serves(question):
+            slurm.ok("sdiag", "--reset")
+            assert await source.read(question) is not None
+            assert slurm.rpcs() == source.rpcs(question)
+
+
 class OneVersion(RestSource):
     """A source that asks for one version of data_parser first."""
 
-    def __init__(self, url: str, token: str, parser: str) -> None:
-        super().__init__(url, token)
+    def __init__(
+        self, url: str, token: str, parser: str, *, preempts: Callable[[], str] = lambda: ""
+    ) -> None:
+        super().__init__(url, token, preempts=preempts)
         self._version = parser
 
 
@@ -165,7 +232,7 @@ async def test_an_answer_costs_one_request_and_is_of_the_newest_version(
     source = RestSource(rest_url, slurm.token())
     slurm.ok("sdiag", "--reset")
     assert await source.read(Question.QUEUE) is not None
-    assert slurm.rpcs() == source.rpcs
+    assert slurm.rpcs() == source.rpcs(Question.QUEUE)
     row = source.row()
     assert row is not None and row.version == PARSERS[version][0] and row.version in VERSIONS
 

@@ -15,8 +15,8 @@ from warpdeck.engines.slurm.cluster.polling import BUSY, PLANS, Source, load_fac
 from warpdeck.engines.slurm.commands import UNREACHABLE, SlurmCommands
 from warpdeck.engines.slurm.reading.job_table import COLUMNS, read_jobs
 from warpdeck.engines.slurm.reading.load_table import read_load
-from warpdeck.engines.slurm.reading.node_table import read_nodes
-from warpdeck.engines.slurm.reading.partition_table import read_partitions
+from warpdeck.engines.slurm.reading.node_table import node_fields, read_nodes
+from warpdeck.engines.slurm.reading.partition_table import partition_fields, read_partitions
 from warpdeck.engines.slurm.versions import read_version
 
 pytestmark = pytest.mark.slurm
@@ -55,11 +55,13 @@ async def test_the_tables_of_this_version_are_read(commands: SlurmCommands, slur
     allocation = jobs["runs"].allocation
     assert jobs["runs"].state == "RUNNING" and allocation is not None and allocation.gpu_count() == 2
     assert jobs[NEW_NAME].held
-    nodes = read_nodes(await commands.read(*NODES), at=1.0)
+    nodes = read_nodes(node_fields(await commands.read(*NODES)), at=1.0)
     assert [node.name for node in nodes] == ["n1", "n2", "n3", "n4"]
     busy = {node.name: sum(bool(gpu.job) for gpu in node.gpus) for node in nodes}
     assert busy[allocation.node_names()[0]] == 2 and sum(busy.values()) == 2
-    rows = read_partitions(await commands.read("scontrol", "--oneliner", "show", "partition"), nodes)
+    rows = read_partitions(
+        partition_fields(await commands.read("scontrol", "--oneliner", "show", "partition")), nodes
+    )
     assert [(row.name, row.nodes, row.gpus) for row in rows] == [("gpu", 4, 16), ("debug", 2, 8)]
 
 

@@ -7,6 +7,7 @@ import fcntl
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -282,20 +283,25 @@ def test_the_status_tells_whether_the_site_gateway_asks_slurm(
     ("row", "line"),
     [
         (
-            {"url": "unix:/run/s", "version": "v0.0.45", "problem": ""},
-            "slurmrestd: unix:/run/s answers for the queue, in data_parser v0.0.45",
+            {"url": "unix:/run/s", "version": "v0.0.45", "problem": "", "answers": ["queue", "nodes"]},
+            "slurmrestd: unix:/run/s answers for queue and nodes, in data_parser v0.0.45",
         ),
         (
-            {"url": "https://s", "version": "", "problem": ""},
+            {"url": "s", "version": "v0.0.45", "problem": "it is busy", "answers": ["queue"]},
+            "slurmrestd: s answers for queue, in data_parser v0.0.45; "
+            "Slurm's commands are run for the others: it is busy",
+        ),
+        (
+            {"url": "https://s", "version": "", "problem": "", "answers": []},
             "slurmrestd: https://s was not asked yet",
         ),
         (
-            {"url": "https://s", "version": "", "problem": "it does not answer within 10 s"},
-            "slurmrestd: not used now: it does not answer within 10 s; this gateway runs squeue",
+            {"url": "https://s", "version": "", "problem": "it does not answer within 10 s", "answers": []},
+            "slurmrestd: not used now: it does not answer within 10 s; this gateway runs Slurm's commands",
         ),
     ],
 )
-def test_the_status_tells_whether_slurmrestd_answers(row: dict[str, str], line: str) -> None:
+def test_the_status_tells_whether_slurmrestd_answers(row: dict[str, Any], line: str) -> None:
     assert rest_line(row) == line
 
 

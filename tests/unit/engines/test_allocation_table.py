@@ -22,7 +22,7 @@ from warpdeck.engines.slurm.reading.allocation_table import (
 )
 from warpdeck.engines.slurm.reading.job_table import COLUMNS, read_jobs
 from warpdeck.engines.slurm.reading.marked_table import read_table
-from warpdeck.engines.slurm.reading.node_table import gpus_in_use
+from warpdeck.engines.slurm.reading.node_table import gpus_in_use, node_fields
 from warpdeck.model import UNKNOWN_GPU, Allocation, Job, NodeName
 
 DATA = Path(__file__).parents[2] / "data" / "slurm"
@@ -40,7 +40,7 @@ class Recording:
         table = read_table((folder / "gpu_squeue.txt").read_text(), COLUMNS, MARK)
         self.jobs = [each.job for each in read_jobs(table)]
         self.text = (folder / "gpu_jobs.txt").read_text()
-        self.in_use = gpus_in_use((folder / "gpu_nodes.txt").read_text())
+        self.in_use = gpus_in_use(node_fields((folder / "gpu_nodes.txt").read_text()))
 
     def named(self, name: str) -> Job:
         return next(job for job in self.jobs if job.request.name.startswith(name))

@@ -65,6 +65,7 @@ def test_texts_are_passed_on_unchanged_in_one_word(texts: dict[str, str]) -> Non
     [
         ({"resources": Resources(gpus=GpuRequest(share_pct=50))}, "percentage of a GPU"),
         ({"admin_comment": "x"}, "admin comment"),
+        ({"requeue_at_limit": True}, "at its time limit"),
         ({"name": "a\0b"}, "NUL"),
     ],
 )

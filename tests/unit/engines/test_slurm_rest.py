@@ -13,9 +13,10 @@ import pytest
 from warpdeck.engines.slurm.cluster.questions import Question
 from warpdeck.engines.slurm.reading.job_table import COLUMNS, SeenJob, read_jobs
 from warpdeck.engines.slurm.reading.marked_table import read_table
-from warpdeck.engines.slurm.rest.job_fields import FIELDS, UNTOLD, write_table
+from warpdeck.engines.slurm.rest.job_fields import FIELDS, UNTOLD
 from warpdeck.engines.slurm.rest.server import Address, RestLost, check_token, read_address
 from warpdeck.engines.slurm.rest.source import RestSource
+from warpdeck.engines.slurm.rest.tables import write_table
 
 DATA = Path(__file__).parents[2] / "data" / "slurm"
 RECORDED = (("24.11", "v0.0.42"), ("26.05", "v0.0.45"))
@@ -37,7 +38,10 @@ def read(text: str, untold: tuple[str, ...] = ()) -> dict[int, SeenJob]:
 def test_the_jobs_of_slurmrestd_are_those_of_squeue(version: str, parser: str) -> None:
     of_squeue = (DATA / version / "rest_squeue.txt").read_bytes().decode(errors="replace")
     expected = read(of_squeue, UNTOLD.get(parser, ()))
-    assert read("".join(write_table(body(version, parser), parser, MARK))) == expected
+    assert (
+        read("".join(write_table(Question.QUEUE, body(version, parser), version=parser, mark=MARK)))
+        == expected
+    )
     assert len(expected) == 20
 
 
@@ -69,7 +73,7 @@ def test_each_column_of_squeue_has_a_function() -> None:
 def test_an_incomplete_answer_is_refused(old: bytes, new: bytes, why: str) -> None:
     assert old in body()
     with pytest.raises(RestLost, match=why):
-        write_table(body().replace(old, new), "v0.0.45", MARK)
+        write_table(Question.QUEUE, body().replace(old, new), version="v0.0.45", mark=MARK)
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ from warpdeck.engines.slurm.reading import reasons, values
 from warpdeck.engines.slurm.reading.job_table import COLUMNS, read_job, read_jobs
 from warpdeck.engines.slurm.reading.marked_table import Column, MalformedTable, format_argument, read_table
 from warpdeck.engines.slurm.reading.node_reasons import unclear
-from warpdeck.engines.slurm.reading.node_table import read_nodes
-from warpdeck.engines.slurm.reading.partition_table import read_partitions
+from warpdeck.engines.slurm.reading.node_table import node_fields, read_nodes
+from warpdeck.engines.slurm.reading.partition_table import partition_fields, read_partitions
 from warpdeck.engines.slurm.versions import Feature, Version, has, read_version
 from warpdeck.model import Job, Request, count_tasks
 from warpdeck.protocol.job_rows import JobRow
@@ -105,7 +105,7 @@ def test_ended_jobs_have_an_end_and_an_exit_code(jobs: list[JobRow]) -> None:
 
 
 def test_nodes_have_their_state_reason_and_gpus_in_use(version: str) -> None:
-    first, second = read_nodes((DATA / version / "node.txt").read_text(), at=5.0)
+    first, second = read_nodes(node_fields((DATA / version / "node.txt").read_text()), at=5.0)
     assert (first.name, first.state, first.cpus, first.mem_bytes) == ("n1", "mixed", 16, 64_000 * MIB)
     assert [bool(gpu.job) for gpu in first.gpus] == [True] * 4 and first.gpus[0].type == "a100"
     assert first.mem_alloc_bytes > 0 and first.kernel.startswith("Linux ") and first.at == 5.0
@@ -131,14 +131,14 @@ def test_reasons_that_may_contain_fields_are_told_apart(tail: str, is_clear: boo
 
 def test_the_text_of_a_reason_is_no_field() -> None:
     text = "NodeName=n7 State=IDLE+DRAIN Reason=fan Comment=hot [root@2026-11-27T10:00:00] Comment=(null)"
-    (row,) = read_nodes(text, at=0.0, reasons={"n7": "fan Comment=hot"})
+    (row,) = read_nodes(node_fields(text, {"n7": "fan Comment=hot"}), at=0.0)
     assert (row.state, row.reason, row.comment) == ("drained", "fan Comment=hot", "")
     assert row.reason_at is not None
 
 
 def test_partitions_sum_up_their_nodes(version: str) -> None:
-    nodes = read_nodes((DATA / version / "node.txt").read_text(), at=5.0)
-    (row,) = read_partitions((DATA / version / "partition.txt").read_text(), nodes)
+    nodes = read_nodes(node_fields((DATA / version / "node.txt").read_text()), at=5.0)
+    (row,) = read_partitions(partition_fields((DATA / version / "partition.txt").read_text()), nodes)
     assert (row.name, row.default, row.nodes, row.cpus, row.gpus, row.gpus_used) == ("gpu", True, 2, 32, 8, 4)
     assert (row.max_time_s, row.default_time_s, row.node_states) == (
         604_800,
@@ -166,7 +166,7 @@ def test_partitions_sum_up_their_nodes(version: str) -> None:
     ],
 )
 def test_states_with_flags_become_names_of_sinfo(state: str, expected: str) -> None:
-    (row,) = read_nodes(f"NodeName=a Arch=x86_64 CPUTot=4 State={state} Partitions=p", at=0.0)
+    (row,) = read_nodes(node_fields(f"NodeName=a Arch=x86_64 CPUTot=4 State={state} Partitions=p"), at=0.0)
     assert row.state == expected
 
 

@@ -296,11 +296,13 @@ def site_gateway_lines(row: dict[str, Any] | None) -> list[str]:
 
 def rest_line(row: dict[str, Any]) -> str:
     """Return the line about slurmrestd (a RestRow)."""
-    if row["problem"]:
-        return clean(f"slurmrestd: not used now: {row['problem']}; this gateway runs squeue")
+    if row["problem"] and not row["answers"]:
+        return clean(f"slurmrestd: not used now: {row['problem']}; this gateway runs Slurm's commands")
     if not row["version"]:
         return clean(f"slurmrestd: {row['url']} was not asked yet")
-    return clean(f"slurmrestd: {row['url']} answers for the queue, in data_parser {row['version']}")
+    parts = " and ".join(", ".join(row["answers"]).rsplit(", ", 1))
+    rest = f"; Slurm's commands are run for the others: {row['problem']}" if row["problem"] else ""
+    return clean(f"slurmrestd: {row['url']} answers for {parts}, in data_parser {row['version']}{rest}")
 
 
 def _age(seconds: float) -> str:

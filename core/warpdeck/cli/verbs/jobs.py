@@ -70,6 +70,7 @@ def _print_job(detail: dict[str, Any], args: Namespace) -> None:
         ("exit", f"{row['exit_code']} {row['exit_cause']} {detail['message']}".strip()),
         ("warning", detail["notice"]),
         ("requested", _requested(row)),
+        ("at limit", "returns to the queue after a checkpoint" if detail["requeues_at_limit"] else ""),
         ("run time", _run_time(detail)),
         ("submitted", format_time(row["submit"])),
         ("started", format_time(row["start"])),
@@ -222,7 +223,10 @@ def _snapshots(client: SyncClient, args: Namespace) -> dict[str, Any]:
     first, *others = [_snapshot(client, job) for job in args.jobs]
     store, tree = store_of(first), first["tree"]
     if args.verb == "show":
-        return {**first, "meta": store.meta(tree), "paths": store.files(tree)}
+        from warpdeck.snapshots.left_out import left_out_of
+
+        meta = store.meta(tree)
+        return {**first, "meta": meta, "left_out": left_out_of(meta), "paths": store.files(tree)}
     other = others[0]["tree"] if others else tree_now(first)
     return {"old": tree, "new": other, "diff": store.diff(tree, other), "at": time.time()}
 
@@ -246,8 +250,13 @@ def _print_snapshot(found: dict[str, Any], args: Namespace) -> None:
     if found["head"]:
         changed = " with uncommitted changes" if found["dirty"] else ""
         print(f"commit  {found['head']} ({clean(found['meta'].get('branch') or 'no branch')}){changed}")
-    for name in found["meta"].get("skipped", []):
-        print(f"left out (too large)  {clean(name)}")
+    left_out = found["left_out"]
+    if left_out["count"]:
+        print(f"left out {left_out['count']}")
+    for each in left_out["paths"]:
+        print(f"  {clean(each['path'])} ({each['why']})")
+    if left_out["count"] > len(left_out["paths"]):
+        print(f"  and {left_out['count'] - len(left_out['paths']):,} more")
     print(f"files   {len(found['paths'])}")
     for name in found["paths"]:
         print(f"  {clean(name)}")

@@ -6,7 +6,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from warpdeck.base.errors import UserError
@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
     from warpdeck.config import Decoded
+    from warpdeck.policy import PlannerSettings, PlannerView
     from warpdeck.sim.history import WaitChange
     from warpdeck.sim.replay import Progress, ReplayResult
     from warpdeck.sim.report import ReplayReport
     from warpdeck.sim.resource_model import Machine
-    from warpdeck.sim.simjobs import Workload
+    from warpdeck.sim.simjobs import SimJob, Workload
     from warpdeck.sim.trace import Trace
 
 MAX_NODES = 1_000_000
@@ -62,7 +63,6 @@ def _trace(args: Namespace) -> int:
     from warpdeck.config.site import build_settings
     from warpdeck.policy import PlannerSettings, PlannerView
     from warpdeck.sim.policies import settings_of
-    from warpdeck.sim.replay import replay
     from warpdeck.sim.report import make_report
     from warpdeck.sim.simjobs import make_workload
     from warpdeck.sim.trace import read_trace
@@ -72,7 +72,7 @@ def _trace(args: Namespace) -> int:
     machine = _machine(args, trace)
     work = make_workload(trace, machine, limits=args.limits)
     site = PlannerView(nodes=machine.nodes, running=(), pending=())
-    played = replay(work.jobs, site, settings_of(args.policy, own), progress=_progress_line())
+    played = _replay(args.policy, work.jobs, site, settings_of(args.policy, own), _progress_line())
     report = make_report(
         played,
         machine_units=machine.units,
@@ -83,6 +83,27 @@ def _trace(args: Namespace) -> int:
     _print_assumptions(work, played.unstarted)
     _print(report, as_json=args.json)
     return 0
+
+
+def _replay(
+    policy: str,
+    jobs: Sequence[SimJob],
+    site: PlannerView,
+    settings: PlannerSettings,
+    progress: Progress | None,
+) -> ReplayResult:
+    """Replay the jobs, and print when and why the portfolio changed the order."""
+    from warpdeck.sim.policies import PORTFOLIO
+    from warpdeck.sim.portfolio import replay_portfolio
+    from warpdeck.sim.replay import replay
+
+    if policy != PORTFOLIO:
+        return replay(jobs, site, settings, progress=progress)
+    played, decisions = replay_portfolio(jobs, site, settings, progress=progress)
+    begun_s = min((job.pending.eligible_at_unix for job in jobs), default=0.0)
+    for decision in decisions:
+        print_note(f"after {format_duration(decision.at_s - begun_s)}: {decision.order}: {decision.reason}")
+    return played
 
 
 def _machine(args: Namespace, trace: Trace) -> Machine:
@@ -195,7 +216,7 @@ def _history(args: Namespace) -> int:
     if args.add_gpus:
         site = with_more_gpus(site, args.add_gpus)
     tried = weighted(settings_of(args.policy, settings), args.weight)
-    then = replay(past, site, tried, progress=_progress(args, 1))
+    then = _replay(args.policy, past, site, tried, _progress(args, 1))
     _compare(now, then, len(past), as_json=args.json)
     return 0
 
@@ -266,8 +287,8 @@ VERBS = (
             Argument("--gpus-per-node G", "number of GPUs of each node", parse=number(0, MAX_GPUS_PER_NODE)),
             Argument("--cpus C", "simulate one pool of C CPUs", parse=number(1, MAX_CPUS)),
             Argument(
-                "--policy {fcfs,fcfs-easy,conservative,default}",
-                "a textbook policy, or default: the configured policy",
+                "--policy {fcfs,fcfs-easy,conservative,default,portfolio}",
+                "a textbook policy, default: the configured policy, or portfolio: see below",
                 default="default",
             ),
             Argument("--config FILE", "config.toml to simulate; with --trace only its [scheduler] table is used"),
@@ -289,6 +310,7 @@ VERBS = (
         examples=(
             "warpdeck simulate --trace curie.csv.gz --cpus 93312",
             "warpdeck simulate --trace philly.csv.gz --nodes 28 --gpus-per-node 8 --limits menu --policy fcfs-easy --json",
+            "warpdeck simulate --trace curie.csv.gz --cpus 93312 --policy portfolio",
             "warpdeck simulate --history --config new.toml",
             "warpdeck simulate --history --add-gpus 8 --weight fairshare=1000",
         ),
@@ -298,7 +320,9 @@ account_or_vc, timelimit_s), or a file in the Standard Workload Format (.swf). B
 time limits: log    from the log; a job without a limit gets its run time (the output counts these jobs)
              exact  the run time of each job
              menu   run time x 1 to 5 (depending on the job id), rounded up to 10 or 30 min, 1, 4, 12, 24, 48 h,
-                    7, 30 or 365 d""",
+                    7, 30 or 365 d
+portfolio:   the order changes to the one that would have given the shortest waits so far. The order is one of
+             easy, shortest, response and response-wide. Each change is printed with its reason.""",
         check=_check, run=_simulate,
     ),
 )  # fmt: skip

@@ -2,9 +2,9 @@
 
 Examples are `loss=0.41`, `loss: 0.41`, `{"loss": 0.41}`, `loss 0.41` and `3.1 it/s`. With `=` or `:`, any
 name is accepted. With a blank, only common names are, because otherwise every sentence with a number would
-match. A name that occurs only once makes no curve, but it may be the result of a run. The time of a line is the timestamp in it (ISO, local
-time) or is derived from its position in the file, assuming that the output is distributed evenly from the
-start to the end of the run. Of a large log, only parts are read.
+match. A name that occurs only once makes no curve, but it may be the result of a run. The time of a line is
+the timestamp in it (ISO, local time) or is derived from its position in the file, assuming that the output is
+distributed evenly from the start to the end of the run. Of a large log, only parts are read.
 """
 
 from __future__ import annotations

@@ -81,6 +81,7 @@ def build_launch(
         **_output(job, role),
         **_site(config),
         **_warning(request),
+        requeues_at_limit=request.requeue_at_limit and request.requeue,
         **_terminal(request),
     )
 
@@ -111,6 +112,7 @@ def _site(config: Config) -> dict[str, Any]:
         "unkillable_s": held.unkillable_s,
         "confine": [name for name in ("memory", "cpus", "devices") if getattr(held, name)],
         "grace_s": config.grace_s,
+        "limit_grace_s": float(config.scheduler.limit_grace_s),
         "idle_limit_s": float(interactive.idle_limit_s),
         "idle_warning_s": float(interactive.idle_warning_s),
     }

@@ -66,6 +66,7 @@ def job_detail(state: State, job: Job, journal: list[JournalEntry]) -> JobDetail
         notice=job.notice,
         predicted_s=job.predicted_s,
         prediction_error_s=None if job.predicted_s is None or ran_s is None else job.predicted_s - ran_s,
+        requeues_at_limit=request.requeue_at_limit and request.requeue,
         events=[JobEvent(at=entry.at_unix, text=entry.text) for entry in journal],
     )
 

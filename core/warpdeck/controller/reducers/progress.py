@@ -276,6 +276,9 @@ def _share_runs(txn: Transaction, job: Job, share: ShareStatus, job_report: wire
             )
         )
         txn.log(job.id, "running on " + ", ".join(part.node for part in job.shares))
+    elif job.state is JobState.RUNNING and job.request.requeue_at_limit and job_report.cause == "timeout":
+        txn.log(job.id, "saves its work at its time limit")
+        effects += end_job(txn, job, "timeout", saving_s=txn.state.site.grace_s)
     return effects
 
 
@@ -299,6 +302,7 @@ def _share_ended(txn: Transaction, job: Job, share: ShareStatus, job_report: wir
         system_s=job_report.system_s,
         own=to_own(job_report.own),
         gpu=to_usage(job_report.gpu),
+        checkpoint_at_unix=job_report.checkpoint_at,
         **paths,
     )
     if job_report.curve is not None:
@@ -352,14 +356,27 @@ def finish(txn: Transaction, job: Job, *, ended_at: float) -> list[Effect]:
     if state in BY_ITSELF:
         _update_predictions(txn, ended)
     step_commands.end_all(txn, ended, ended_at=ended_at)
-    requeues = job.requeue_on_exit or (
-        state is JobState.NODE_FAIL and job.request.requeue and not job.request.pty
+    requeues = (
+        job.requeue_on_exit
+        or (state is JobState.NODE_FAIL and job.request.requeue and not job.request.pty)
+        or (state is JobState.TIMEOUT and _continues_after_limit(job))
     )
     requeues = requeues and not hetjob_components.is_left(txn.state, job)
     if requeues:
+        if state is JobState.TIMEOUT:
+            txn.log(job.id, "returns to the queue at its time limit, because it has checkpointed")
         requeue_job(txn, _expedited(txn, ended))
         txn.log(job.id, f"requeued (start {job.restarts + 1})")
     return effects + hetjob_components.after_end(txn, ended, requeues=requeues)
+
+
+def _continues_after_limit(job: Job) -> bool:
+    """Return whether a job at its time limit returns to the queue: it asked for it, and has checkpointed since its start.
+
+    Without the second condition, a job that makes no progress would be started forever.
+    """
+    asked = job.request.requeue_at_limit and job.request.requeue
+    return asked and any(share.checkpoint_at_unix > 0 for share in job.shares)
 
 
 def _expedited(txn: Transaction, ended: Job) -> Job:

@@ -135,7 +135,7 @@ async def gateway(
 ) -> AsyncGenerator[Gateway, None]:
     """Open the objects that the parts of the engine share. The errors are those of `slurm_engine`."""
     commands = commands or SlurmCommands()
-    rest = RestSource(settings.rest_url, commands.environ.get(TOKEN, ""))
+    token = commands.environ.get(TOKEN, "")
     if settings.rest_url:
         commands = commands.without_token()  # With a token that is too old, they would fail like slurmrestd.
     version = read_version(await commands.read("sbatch", "--version"))
@@ -144,6 +144,7 @@ async def gateway(
         cluster = Cluster(store, uid=os.geteuid(), keep_ended_s=settings.keep_ended_s, clock=clock)
         await cluster.load()
         allowance = Allowance(settings)
+        rest = RestSource(settings.rest_url, token, preempts=lambda: cluster.config.get("PreemptMode", ""))
         site = _site(cluster, commands, settings, allowance, rest=rest, version=version)
         poller = site.poller
         lookup = JobLookup(state=cluster.state, store=store, config=Config)

@@ -27,8 +27,8 @@ class SlurmSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     site_gateway_owner: str = ""
     """The account of the site gateway, if another account than root could have created its folder."""
     rest_url: str = ""
-    """The address of slurmrestd, such as https://host:6820 or unix:/path. It is asked for the queue with the token in SLURM_JWT.
-    Slurm's commands then run without the token.
+    """The address of slurmrestd, such as https://host:6820 or unix:/path. It is asked for the queue and the nodes with the token in
+    SLURM_JWT. Slurm's commands then run without the token.
     """
     readings_folder: str = ""
     """The folder into which agents on the nodes write readings of all GPUs. "" if the site has no such agents."""

@@ -8,16 +8,21 @@ from warpdeck.notation.values.slurm_error import PLAIN, SlurmError, invalid
 
 from .value_kinds import OptionText, ValueKind, attribute
 
-EXPEDITE = "expedite"
-"""The value of --requeue with which a job goes first after its node failed."""
+EXPEDITE, AT_LIMIT = "expedite", "limit"
+"""Values of --requeue: the job goes first after its node failed; it returns to the queue at its time limit if it has
+checkpointed. The second one is not Slurm's.
+"""
 _IGNORABLE = {signal_number(name): name for name in ("INT", "QUIT", "TERM", "HUP", "USR1", "USR2")}
 """The signals that --ignore-signals accepts."""
 
 
 def _read_requeue(given: OptionText) -> str:
-    if given.word.lower() not in ("", EXPEDITE):
-        raise invalid("requeue", "write --requeue or --requeue=expedite")
-    return given.word.lower() or "requeue"
+    words = given.word.lower()
+    if words and not {*words.split(",")} <= {EXPEDITE, AT_LIMIT}:
+        raise invalid(
+            "requeue", "write --requeue, --requeue=expedite, --requeue=limit or --requeue=expedite,limit"
+        )
+    return words or "requeue"
 
 
 def _read_pty(given: OptionText) -> str:

@@ -25,7 +25,7 @@ from warpdeck.notation.values.memory_sizes import MIB
 from warpdeck.notation.values.signals import MAX_SIGNAL
 
 from .bindings import ANY_NUMBER, ONE_THREAD, hint_words
-from .newer_kinds import EXPEDITE
+from .newer_kinds import AT_LIMIT, EXPEDITE
 from .special_kinds import PARTS
 
 JsonFields = dict[str, Any]
@@ -302,8 +302,9 @@ def as_gpu_binding(given: GivenOption) -> str:
 
 @effect()
 def set_requeue(fields: JsonFields, given: GivenOption) -> None:
-    """Set --requeue[=expedite]."""
-    fields.update(requeue=True, expedite=given.value == EXPEDITE)
+    """Set --requeue[=expedite,limit]."""
+    words = given.value.split(",")
+    fields.update(requeue=True, expedite=EXPEDITE in words, requeue_at_limit=AT_LIMIT in words)
 
 
 _TRES_BIND = re.compile(r"gres/gpu:(verbose,)?(map:)?(?P<kind>[^+]*)", re.IGNORECASE)

@@ -44,9 +44,9 @@ def is_on(text: str) -> bool:
     return not text or word.lower() == "yes" or (word.lstrip("+-").isdecimal() and word.strip("+-0") != "")
 
 
-_WORDS = {"requeue": "expedite"}
-"""Options without a value in Slurm 22.05, and the value that newer versions know. Other values of their variables turn
-the option on or off.
+_WORDS = {"requeue": frozenset({"expedite", "limit", "expedite,limit", "limit,expedite"})}
+"""Options without a value in Slurm 22.05, and the values that newer versions or warpdeck know. Other values of their
+variables turn the option on or off.
 """
 
 
@@ -59,7 +59,7 @@ def variable_options(environ: Mapping[str, str], variables: Variables, known: Op
             continue
         syntax = known.options.get(option)
         is_flag = syntax is not None and (
-            syntax.takes == NONE or text.lower() != _WORDS.get(option, text.lower())
+            syntax.takes == NONE or (option in _WORDS and text.lower() not in _WORDS[option])
         )
         found.append(
             GivenOption(

@@ -43,8 +43,23 @@ def test_requeue_takes_the_word_expedite(words: list[str], expedite: bool) -> No
 
 
 @pytest.mark.parametrize(
+    ("words", "at_limit"),
+    [(["--requeue"], False), (["--requeue=limit"], True), (["--requeue=expedite,LIMIT"], True)],
+)
+def test_requeue_takes_the_word_limit(words: list[str], at_limit: bool) -> None:
+    assert request(*words)["requeue_at_limit"] == at_limit
+
+
+@pytest.mark.parametrize(
     ("text", "value"),
-    [("expedite", "expedite"), ("1", "requeue"), ("yes", "requeue"), ("", "requeue"), ("no", None)],
+    [
+        ("expedite", "expedite"),
+        ("limit", "limit"),
+        ("1", "requeue"),
+        ("yes", "requeue"),
+        ("", "requeue"),
+        ("no", None),
+    ],
 )
 def test_the_variable_of_requeue_keeps_its_old_values(text: str, value: str | None) -> None:
     given = effective(variable_options({"SBATCH_REQUEUE": text}, SBATCH_VARIABLES, SBATCH))

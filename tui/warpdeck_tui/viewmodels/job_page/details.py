@@ -198,6 +198,8 @@ def _limits(detail: JobDetail, now: float) -> list[Line]:
     limit = "none" if row.time_limit_s is None else format_duration(row.time_limit_s)
     used = used_of_limit(row, now)
     lines = [fact("limit", limit)]
+    if detail.requeues_at_limit:
+        lines.append(fact("at limit", "returns to the queue after a checkpoint"))
     if used is not None and row.start is not None and row.time_limit_s:
         rest = left(row.start + row.time_limit_s, now)
         style = "PENDING" if used >= LATE_PCT else "accent"

@@ -65,8 +65,9 @@ class SharedAnswers(Protocol):
 class RestAnswers(Protocol):
     """Answers of slurmrestd, which is asked with the user's token."""
 
-    rpcs: int
-    """The requests to slurmctld that one answer causes."""
+    def rpcs(self, question: Question) -> int:
+        """Return the number of requests to slurmctld that an answer causes."""
+        ...
 
     def serves(self, question: Question) -> bool:
         """Return whether it is to be asked now."""
@@ -127,7 +128,7 @@ class Answers:
 
     async def _own(self, question: Question) -> Reading:
         if self._rest is not None and self._rest.serves(question):
-            self._allowance.count(self._rest.rpcs, self._monotonic())
+            self._allowance.count(self._rest.rpcs(question), self._monotonic())
             if (found := await self._rest.read(question)) is not None:
                 return self._noted(question, found)
         command, mark, begun = COMMANDS[question], new_mark(), self._monotonic()

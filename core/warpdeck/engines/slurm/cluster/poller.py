@@ -24,7 +24,7 @@ from .answers import AnswerLost, Answers, Reading
 from .cluster import Cluster
 from .cluster_load import ClusterLoad
 from .job_changes import JobChanges, compare, find_vanished
-from .node_reading import told_reasons
+from .node_reading import Answer, nodes_of, partitions_of_answer
 from .polling import (
     ALWAYS,
     MINUTE_S,
@@ -130,7 +130,7 @@ class Poller:
         """Sources that are read only while somebody looks."""
         self._needed: Sequence[Source] = ALWAYS
         """The sources that are read at present."""
-        self._seldom: dict[Question, tuple[str, float]] = {}
+        self._seldom: dict[Question, tuple[Answer, float]] = {}
         """Output of commands that are run seldom, and when."""
         self.after_queue: AfterQueue | None = None
 
@@ -343,7 +343,7 @@ class Poller:
                 if source is Source.JOBS:
                     config, is_changed = await self._read_seldom(Question.CONFIG)
                     if is_changed:
-                        self._cluster.config = read_config(config)
+                        self._cluster.config = read_config(config.text)
                 answer = await self._answers.open(QUESTIONS[source], is_urgent=is_urgent, is_own=is_own)
                 if is_new := answer is not None:
                     await self._read[source](answer)
@@ -403,37 +403,37 @@ class Poller:
         return found
 
     async def _read_nodes(self, reading: Reading) -> None:
-        text = await reading.text()
+        answer = Answer(await reading.text(), reading.mark)
         partitions, _ = await self._read_seldom(Question.PARTITIONS)
         begun = self._cluster.clock() - (self._monotonic() - reading.begun)
-        reasons = await told_reasons(
-            self._commands, text, count=lambda rpcs: self._allowance.count(rpcs, self._monotonic())
+        fields = await nodes_of(
+            answer, self._commands, count=lambda rpcs: self._allowance.count(rpcs, self._monotonic())
         )
-        rows = read_nodes(text, at=begun, reasons=reasons)
+        rows = read_nodes(fields, at=begun)
         self._cluster.put_nodes(
             rows,
-            partitions_of(text),
-            read_partitions(partitions, rows),
-            flags_of(text),
-            gpus_in_use(text),
+            partitions_of(fields),
+            read_partitions(partitions_of_answer(partitions), rows),
+            flags_of(fields),
+            gpus_in_use(fields),
             begun=begun,
         )
         await self.allocations.confirm()
 
-    async def _read_seldom(self, question: Question) -> tuple[str, bool]:
+    async def _read_seldom(self, question: Question) -> tuple[Answer, bool]:
         """Return the answer to a question that is asked seldom, and whether it is new. Raises UserError or AnswerLost."""
         now = self._monotonic()
-        text, at = self._seldom.get(question, ("", now - SELDOM_S))
+        answer, at = self._seldom.get(question, (Answer("", ""), now - SELDOM_S))
         if now - at < SELDOM_S:
-            return text, False
+            return answer, False
         reading = await self._answers.open(question, any_age=True)
-        if reading is None and text:
-            return text, False
+        if reading is None and answer.text:
+            return answer, False
         reading = reading or await self._answers.open(question, is_own=True)
         assert reading is not None
-        text = await reading.text()
-        self._seldom[question] = text, now
-        return text, True
+        answer = Answer(await reading.text(), reading.mark)
+        self._seldom[question] = answer, now
+        return answer, True
 
 
 def _holds(job: Job | None) -> frozenset[NodeName]:

@@ -18,7 +18,7 @@ from warpdeck.engines.slurm.cluster.node_reading import told_reasons
 from warpdeck.engines.slurm.cluster.polling import Allowance
 from warpdeck.engines.slurm.cluster.questions import NODES
 from warpdeck.engines.slurm.commands import SlurmCommands
-from warpdeck.engines.slurm.reading.node_table import flags_of, partitions_of, read_nodes
+from warpdeck.engines.slurm.reading.node_table import flags_of, node_fields, partitions_of, read_nodes
 from warpdeck.model import NodeName
 from warpdeck.protocol.node_rows import NodeRow
 
@@ -45,10 +45,11 @@ class NodeLooks:
         self._count(NODE_RPCS)
         text = await self.commands.read(*NODES, name)
         reasons = await told_reasons(self.commands, text, count=self._count)
-        found = read_nodes(text, at=self.cluster.clock(), reasons=reasons)
+        fields = node_fields(text, reasons)
+        found = read_nodes(fields, at=self.cluster.clock())
         if not found:
             raise UserError(f"Slurm has no node {name} any more", "see `warpdeck node ls`", code="not_found")
-        self.cluster.put_node(found[0], partitions_of(text), flags_of(text))
+        self.cluster.put_node(found[0], partitions_of(fields), flags_of(fields))
         row = self.cluster.nodes.row(name)
         assert row is not None
         return row

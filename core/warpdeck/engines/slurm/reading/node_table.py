@@ -1,17 +1,21 @@
-"""The nodes that `scontrol --oneliner --details show node` prints."""
+"""The nodes that `scontrol --oneliner --details show node` prints, or a table with the same fields (`NODE_COLUMNS`)."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from warpdeck.model import NodeName
 from warpdeck.protocol.node_rows import GpuRow, NodeRow
 
 from . import values
 from .allocation_table import numbers
+from .marked_table import Column, read_table
 from .node_reasons import name_of, without_reason
 from .scontrol_text import OneLiner
+
+NodeFields = Mapping[str, str]
+"""The fields of one node, by scontrol's names."""
 
 NODE = OneLiner(
     (
@@ -60,6 +64,16 @@ NODE = OneLiner(
         *("ExtSensorsWatts", "ExtSensorsTemp", "Reason", "Comment", "Extra", "InstanceId", "InstanceType"),
     )
 )
+NODE_COLUMNS = tuple(
+    Column(name, "", 0)
+    for name in (
+        *("NodeName", "State", "Reason", "NodeHostName", "NodeAddr", "CPUTot", "CPUAlloc", "CPULoad"),
+        *("Sockets", "CoresPerSocket", "ThreadsPerCore", "RealMemory", "AllocMem", "FreeMem", "TmpDisk"),
+        *("Gres", "GresUsed", "OS", "Arch", "BootTime", "SlurmdStartTime", "Weight", "Comment", "Extra"),
+        *("ActiveFeatures", "Partitions"),
+    )
+)
+"""The fields that are read here. A table of another source has them all, in this order."""
 _FLAGS = re.compile(r"[*~#!%$@^-]+$")
 """Marks that Slurm appends to a state: not responding, powered down and others (sinfo(1), "NODE STATE CODES")."""
 _REASON = re.compile(r"(.*?) ?\[(\S+)@([0-9T:-]+)\]$", re.DOTALL)
@@ -67,24 +81,40 @@ _GRES = re.compile(r"gpu(?::([^:(,]+))?:(\d+)")
 _USED = re.compile(r"gpu(?::([^:(,]+))?:(\d+)(?:\(IDX:([^)]*)\))?")
 
 
-def read_nodes(text: str, *, at: float, reasons: Mapping[str, str] | None = None) -> list[NodeRow]:
-    """Return the nodes, in Slurm's order. `at` is the time of the answer in Unix seconds.
+def node_fields(text: str, reasons: Mapping[str, str] | None = None) -> list[NodeFields]:
+    """Return the nodes that scontrol has printed, in Slurm's order.
 
     `reasons` contains the reasons that the text does not tell clearly, by node.
     """
     told = reasons or {}
     lines = [line for line in text.splitlines() if line.startswith("NodeName=")]
-    return [read_node(line, at=at, told=told.get(name_of(line))) for line in lines]
+    return [_line_fields(line, told.get(name_of(line))) for line in lines]
 
 
-def read_node(line: str, *, at: float, told: str | None = None) -> NodeRow:
-    """Return one node. Its GPUs have no readings, because slurmctld has none. `told` is its reason, if the line is unclear."""
+def _line_fields(line: str, told: str | None) -> NodeFields:
     fields = NODE.fields(without_reason(line, told) if told else line)
+    signature = _REASON.match(fields.get("Reason", ""))
+    if told is None or signature is None:
+        return fields if told is None else fields | {"Reason": told}
+    return fields | {"Reason": f"{told} [{signature[2]}@{signature[3]}]" if told else ""}
+
+
+def marked_node_fields(text: str, mark: str) -> list[NodeFields]:
+    """Return the nodes of a table with NODE_COLUMNS. Raises MalformedTable."""
+    return list(read_table(text, NODE_COLUMNS, mark))
+
+
+def read_nodes(nodes: Sequence[NodeFields], *, at: float) -> list[NodeRow]:
+    """Return the rows of the nodes. `at` is the time of the answer in Unix seconds."""
+    return [read_node(fields, at=at) for fields in nodes]
+
+
+def read_node(fields: NodeFields, *, at: float) -> NodeRow:
+    """Return the row of one node. Its GPUs have no readings, because slurmctld has none."""
     state, reason, reason_at, user = *_state(fields.get("State", "")), None, ""
     text = fields.get("Reason", "")
     if match := _REASON.match(text):
         text, user, reason_at = match[1], match[2], values.unix_time(match[3])
-    text = told if told is not None else text
     total, free = values.size_bytes(fields.get("RealMemory", "")), fields.get("FreeMem", "")
     return NodeRow(
         name=fields["NodeName"],
@@ -117,19 +147,17 @@ def read_node(line: str, *, at: float, told: str | None = None) -> NodeRow:
     )
 
 
-def partitions_of(text: str) -> dict[str, list[str]]:
+def partitions_of(nodes: Sequence[NodeFields]) -> dict[str, list[str]]:
     """Return the names of the partitions of each node."""
-    lines = [NODE.fields(line) for line in text.splitlines() if line.startswith("NodeName=")]
     return {
         fields["NodeName"]: [name for name in fields.get("Partitions", "").split(",") if name]
-        for fields in lines
+        for fields in nodes
     }
 
 
-def flags_of(text: str) -> dict[str, frozenset[str]]:
+def flags_of(nodes: Sequence[NodeFields]) -> dict[str, frozenset[str]]:
     """Return the words of the state of each node, in lower case: the base state, and flags such as drain."""
-    lines = [NODE.fields(line) for line in text.splitlines() if line.startswith("NodeName=")]
-    return {fields["NodeName"]: _words(fields.get("State", "")) for fields in lines}
+    return {fields["NodeName"]: _words(fields.get("State", "")) for fields in nodes}
 
 
 def _words(state: str) -> frozenset[str]:
@@ -138,10 +166,9 @@ def _words(state: str) -> frozenset[str]:
     return frozenset(_FLAGS.sub("", state).lower().split("+")) | silent
 
 
-def gpus_in_use(text: str) -> dict[NodeName, frozenset[int]]:
+def gpus_in_use(nodes: Sequence[NodeFields]) -> dict[NodeName, frozenset[int]]:
     """Return the indexes of the GPUs that each node reports as allocated, where Slurm knows the indexes."""
-    lines = [NODE.fields(line) for line in text.splitlines() if line.startswith("NodeName=")]
-    return {NodeName(fields["NodeName"]): _told(fields.get("GresUsed", "")) for fields in lines}
+    return {NodeName(fields["NodeName"]): _told(fields.get("GresUsed", "")) for fields in nodes}
 
 
 def _number(fields: Mapping[str, str], name: str) -> int:

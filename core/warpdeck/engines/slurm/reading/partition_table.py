@@ -1,4 +1,4 @@
-"""The partitions that `scontrol --oneliner show partition` prints."""
+"""The partitions that `scontrol --oneliner show partition` prints, or a table with the same fields (`PARTITION_COLUMNS`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from warpdeck.protocol.node_rows import NodeRow
 from warpdeck.protocol.site_rows import PartitionRow
 
 from . import values
+from .marked_table import Column, read_table
 from .scontrol_text import OneLiner
+
+PartitionFields = Mapping[str, str]
+"""The fields of one partition, by scontrol's names."""
 
 PARTITION = OneLiner(
     (
@@ -65,11 +69,31 @@ PARTITION = OneLiner(
 )
 
 
-def read_partitions(text: str, nodes: Sequence[NodeRow]) -> list[PartitionRow]:
-    """Return the partitions in Slurm's order, with the current state of their nodes."""
+PARTITION_COLUMNS = tuple(
+    Column(name, "", 0)
+    for name in (
+        *("PartitionName", "Default", "State", "Nodes", "MaxTime", "DefaultTime", "MinNodes", "MaxNodes"),
+        *("PriorityTier", "PriorityJobFactor", "PreemptMode", "GraceTime", "QoS", "ExclusiveUser"),
+        *("AllowGroups", "AllowAccounts", "DenyAccounts", "AllowQos", "DenyQos"),
+    )
+)
+"""The fields that are read here. A table of another source has them all, in this order."""
+
+
+def partition_fields(text: str) -> list[PartitionFields]:
+    """Return the partitions that scontrol has printed, in Slurm's order."""
+    return [PARTITION.fields(line) for line in text.splitlines() if line.startswith("PartitionName=")]
+
+
+def marked_partition_fields(text: str, mark: str) -> list[PartitionFields]:
+    """Return the partitions of a table with PARTITION_COLUMNS. Raises MalformedTable."""
+    return list(read_table(text, PARTITION_COLUMNS, mark))
+
+
+def read_partitions(partitions: Sequence[PartitionFields], nodes: Sequence[NodeRow]) -> list[PartitionRow]:
+    """Return the rows of the partitions, with the current state of their nodes."""
     by_name = {node.name: node for node in nodes}
-    lines = [line for line in text.splitlines() if line.startswith("PartitionName=")]
-    return [_partition(PARTITION.fields(line), by_name, position) for position, line in enumerate(lines)]
+    return [_partition(fields, by_name, position) for position, fields in enumerate(partitions)]
 
 
 def _partition(fields: Mapping[str, str], nodes: Mapping[str, NodeRow], position: int) -> PartitionRow:
@@ -99,7 +123,7 @@ def _partition(fields: Mapping[str, str], nodes: Mapping[str, NodeRow], position
         preempt_mode=fields.get("PreemptMode", ""),
         grace_s=_number(fields.get("GraceTime", "")) or 0,
         qos=fields.get("QoS", ""),
-        exclusive_user="YES" in (fields.get("ExclusiveUser"), fields.get("Exclusive")),
+        exclusive_user=fields.get("ExclusiveUser") == "YES" or fields.get("Exclusive") == "USER",
         allow_groups=_allowed(fields.get("AllowGroups", "ALL")),
         allow_accounts=_allowed(fields.get("AllowAccounts", "ALL")),
         deny_accounts=_names(fields.get("DenyAccounts", "")),

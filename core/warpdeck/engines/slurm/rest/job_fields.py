@@ -90,24 +90,6 @@ class RestJob(msgspec.Struct, frozen=True, kw_only=True):
     user_name: str
 
 
-class _Error(msgspec.Struct, frozen=True):
-    description: str = ""
-    error: str = ""
-
-
-class _JobsReply(msgspec.Struct, frozen=True):
-    """The answer to GET /slurm/VERSION/jobs/. Each job is decoded when it is needed, which saves memory."""
-
-    jobs: list[msgspec.Raw]
-    errors: list[_Error] = []
-
-
-_UNREADABLE = (msgspec.MsgspecError, ValueError, OverflowError, OSError, RecursionError)
-"""Errors of text that is no JSON of this form, no UTF-8, or that has impossible times."""
-_REPLY = msgspec.json.Decoder(_JobsReply)
-_JOB = msgspec.json.Decoder(RestJob)
-
-
 def _label(job: RestJob) -> str:
     if job.het_job_id.number:
         return f"{job.het_job_id.text()}+{job.het_job_offset.text()}"
@@ -136,7 +118,7 @@ def _exit(job: RestJob) -> str:
     return f"{job.exit_code.return_code.text() or 0}:{job.exit_code.signal.id.text() or 0}"
 
 
-def _time(value: Number) -> str:
+def time_text(value: Number) -> str:
     if not value.set or not value.number:
         return ""
     return datetime.fromtimestamp(int(value.number), UTC).strftime("%Y-%m-%dT%H:%M:%S")
@@ -175,9 +157,9 @@ FIELDS: dict[str, Callable[[RestJob], str]] = {
     "tres_per_node": lambda job: job.tres_per_node,
     "tres_per_task": lambda job: job.tres_per_task,
     "time_limit": lambda job: _time_limit(job.time_limit),
-    "submit": lambda job: _time(job.submit_time),
-    "start": lambda job: _time(job.start_time),
-    "end": lambda job: _time(job.end_time),
+    "submit": lambda job: time_text(job.submit_time),
+    "start": lambda job: time_text(job.start_time),
+    "end": lambda job: time_text(job.end_time),
     "dependency": lambda job: job.dependency,
     "comment": lambda job: job.comment,
     "command": lambda job: job.command,
@@ -197,32 +179,12 @@ old one, so the name is left out, and `scontrol show job` tells it when a user w
 """
 
 
-def write_table(body: bytes, version: str, mark: str) -> list[str]:
-    """Return the jobs of an answer as records of squeue's table, each field with `mark` at its end. Raises RestLost."""
+def job_cells(job: RestJob, version: str) -> list[str]:
+    """Return the fields of squeue's table."""
     untold = UNTOLD.get(version, ())
-    try:
-        reply = _REPLY.decode(body)
-        if reply.errors:
-            first = reply.errors[0]
-            raise RestLost(f"it reports: {(first.description or first.error)[:200]}")
-        return [_record(_job(each), untold, mark) for each in reply.jobs]
-    except _UNREADABLE as error:
-        raise RestLost(f"its answer has an unknown form: {error}") from error
-
-
-def _job(raw: msgspec.Raw) -> RestJob:
-    """Return a job. A name may contain any bytes, and slurmrestd writes them as they are."""
-    try:
-        return _JOB.decode(raw)
-    except UnicodeDecodeError:
-        return _JOB.decode(bytes(raw).decode(errors="replace"))
-
-
-def _record(job: RestJob, untold: tuple[str, ...], mark: str) -> str:
-    cells = (
+    return [
         "" if column.name in untold else _cell(job, column.name, column.width_bytes) for column in COLUMNS
-    )
-    return "".join(cell + mark for cell in cells)
+    ]
 
 
 def _cell(job: RestJob, name: str, width_bytes: int) -> str:

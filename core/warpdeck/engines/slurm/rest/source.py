@@ -1,4 +1,7 @@
-"""The part of a gateway that asks slurmrestd for the queue, and decides when squeue is to be run instead."""
+"""The part of a gateway that asks slurmrestd for the queue, the nodes and the partitions.
+
+It decides when Slurm's commands are to be run instead, for each of these questions on its own.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import NamedTuple
 
 from warpdeck.base.chunking import ROWS_A_TURN
 from warpdeck.engines.slurm.cluster.answers import Reading
@@ -13,8 +17,10 @@ from warpdeck.engines.slurm.cluster.questions import Question
 from warpdeck.engines.slurm.commands import new_mark
 from warpdeck.protocol.site_rows import RestRow
 
-from .job_fields import VERSIONS, write_table
+from .job_fields import VERSIONS
+from .node_fields import PARTITION_VERSIONS
 from .server import Address, HttpReply, RestLost, check_token, get, read_address
+from .tables import write_table
 
 log = logging.getLogger("warpdeck.slurm")
 
@@ -25,21 +31,46 @@ DENIED = {401, 403, 511}
 """Statuses with which slurmrestd refuses a token."""
 
 
+class Resource(NamedTuple):
+    """The path of an answer, the requests to slurmctld that it causes, and the versions of data_parser that are complete."""
+
+    path: str
+    rpcs: int
+    versions: Sequence[str]
+
+
+RESOURCES = {
+    Question.QUEUE: Resource("jobs/", 1, VERSIONS),
+    Question.NODES: Resource("nodes/", 2, VERSIONS),
+    Question.PARTITIONS: Resource("partitions/", 1, PARTITION_VERSIONS),
+}
+"""slurmrestd asks slurmctld for the partitions, too, when it is asked for the nodes."""
+
+
 class RestSource:
-    """The slurmrestd that the setting `rest_url` names; "" for none. `token` is the value of SLURM_JWT."""
+    """The slurmrestd that the setting `rest_url` names; "" for none. `token` is the value of SLURM_JWT.
 
-    rpcs = 1
-    """The requests to slurmctld that one answer causes."""
+    `preempts` returns the cluster's mode of preemption, which slurmrestd does not tell.
+    """
 
-    def __init__(self, url: str, token: str, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        *,
+        preempts: Callable[[], str] = lambda: "",
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._url = url
         self._token = token
+        self._preempts = preempts
         self._monotonic = monotonic
         self._version = ""
         """The version of data_parser that has answered last."""
         self._problem = ""
-        self._again = 0.0
-        """Time from which on slurmrestd is asked again."""
+        """The reason why there is no token or no address."""
+        self._lost: dict[Question, tuple[float, str]] = {}
+        """Questions that are not asked until that time, and why."""
         self._address: Address | None = None
         if not url:
             return
@@ -50,35 +81,47 @@ class RestSource:
             self._problem = str(error)
 
     def serves(self, question: Question) -> bool:
-        """Return whether slurmrestd is to be asked. It answers for the queue only."""
-        return question is Question.QUEUE and self._address is not None and self._monotonic() >= self._again
+        """Return whether slurmrestd is to be asked."""
+        if self._address is None or question not in RESOURCES:
+            return False
+        again, _ = self._lost.get(question, (0.0, ""))
+        is_told = not self._version or self._version in RESOURCES[question].versions
+        return is_told and self._monotonic() >= again
+
+    def rpcs(self, question: Question) -> int:
+        """Return the number of requests to slurmctld that an answer causes."""
+        return RESOURCES[question].rpcs
 
     async def read(self, question: Question) -> Reading | None:
         """Return a complete answer, or None. Then slurmrestd is left out for a while."""
-        assert question is Question.QUEUE and self._address is not None, question
+        assert self._address is not None, question
         begun, mark = self._monotonic(), new_mark()
         try:
-            version, reply = await self._ask(self._address)
-            records = await asyncio.to_thread(write_table, reply.body, version, mark)
+            version, reply = await self._ask(self._address, RESOURCES[question])
+            records = await asyncio.to_thread(
+                write_table, question, reply.body, version=version, mark=mark, preempts=self._preempts()
+            )
         except RestLost as error:
-            self._version, self._problem = "", str(error)
-            self._again = self._monotonic() + AGAIN_S
-            log.info("slurmrestd is left out for %.0f s: %s", AGAIN_S, error)
+            self._version = "" if question is Question.QUEUE else self._version
+            self._lost[question] = self._monotonic() + AGAIN_S, str(error)
+            log.info("slurmrestd is left out for the %s for %.0f s: %s", question, AGAIN_S, error)
             return None
-        self._version, self._problem = version, ""
+        self._version = version
+        self._lost.pop(question, None)
         return Reading(begun=begun, took_s=self._monotonic() - begun, mark=mark, pieces=_pieces(records))
 
-    async def _ask(self, address: Address) -> tuple[str, HttpReply]:
+    async def _ask(self, address: Address, resource: Resource) -> tuple[str, HttpReply]:
         """Return the answer of the newest version that both know. Raises RestLost."""
-        for version in (self._version,) if self._version else VERSIONS:
-            reply = await get(address, f"/slurm/{version}/jobs/", self._token)
+        for version in (self._version,) if self._version else resource.versions:
+            reply = await get(address, f"/slurm/{version}/{resource.path}", self._token)
             if reply.status == OK:
                 return version, reply
             if reply.status in DENIED:
                 raise RestLost("it refuses the token in SLURM_JWT, which may be too old")
             if reply.status != NOT_FOUND:
                 raise RestLost(f"it answers with the HTTP status {reply.status}")
-        raise RestLost(f"it has no version of data_parser from {VERSIONS[-1]} to {VERSIONS[0]}")
+        oldest, newest = resource.versions[-1], resource.versions[0]
+        raise RestLost(f"it has no version of data_parser from {oldest} to {newest}")
 
     def row(self) -> RestRow | None:
         """Return a description for users, or None if no server is named."""
@@ -86,7 +129,13 @@ class RestSource:
             return None
         # An address that is refused may contain a password.
         url = self._url if self._address is not None else ""
-        return RestRow(url=url, version=self._version, problem=self._problem)
+        problem = self._problem or next((why for _, why in self._lost.values()), "")
+        return RestRow(
+            url=url,
+            version=self._version,
+            problem=problem,
+            answers=[each.value for each in RESOURCES if self._version and self.serves(each)],
+        )
 
 
 async def _pieces(records: Sequence[str]) -> AsyncGenerator[str, None]:

@@ -324,6 +324,12 @@ REFUSED = (
         "request a whole GPU, or shards if the site has them (--gres=shard:N)",
     ),
     Refusal(
+        "requeue_at_limit",
+        lambda request: request.requeue_at_limit,
+        "Slurm does not requeue a job at its time limit",
+        "remove --requeue=limit; a script can catch its --signal and call `scontrol requeue $SLURM_JOB_ID`",
+    ),
+    Refusal(
         "admin_comment",
         lambda request: bool(request.admin_comment),
         "Slurm accepts an admin comment only after the submission",
