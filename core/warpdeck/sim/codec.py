@@ -1,7 +1,4 @@
-"""The messages of a simulated link.
-
-The code of its sender encodes each to bytes, and the code of its receiver decodes them, as on a real link.
-"""
+"""The messages of a simulated link. Each is encoded by the code of its sender and decoded by that of its receiver."""
 
 from __future__ import annotations
 
