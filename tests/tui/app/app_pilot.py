@@ -13,6 +13,7 @@ from typing import Any
 
 from tests.support.waiting import WAIT_S
 from tests.tui.widgets.widget_pilot import Recorder
+from textual.css.query import NoMatches
 from textual.pilot import Pilot
 from textual.widgets import Input
 
@@ -145,9 +146,19 @@ class AppPilot:
         await self.press(*(NAMES.get(char, char) for char in text))
 
     async def until(self, holds: Callable[[], object], what: str) -> None:
-        """Wait for a condition. A failure shows the text of the screen."""
+        """Wait for a condition. A failure shows the text of the screen.
+
+        A condition about a widget of a screen that is not composed yet does not hold.
+        """
         deadline = asyncio.get_running_loop().time() + WAIT_S
-        while not holds():
+
+        def has_come() -> bool:
+            try:
+                return bool(holds())
+            except NoMatches:
+                return False
+
+        while not has_come():
             if asyncio.get_running_loop().time() > deadline:
                 raise AssertionError(f"still not true after {WAIT_S:.0f} s: {what}\n{self.text()}")
             await self.pilot.pause(_PAUSE_S)
