@@ -67,7 +67,7 @@ async def serve(paths: Paths, *, local_node: bool) -> None:
     try:
         controller_id = await store.controller_id()
         standby = StandbyLink(paths, store.log, controller_id=controller_id, on_superseded=stop.set)
-        await standby.check_successor()
+        is_asked = await standby.check_successor()
         starts = await begin_start(store)
         fleet = AgentFleet(paths, starts.identity, random.Random(), on_ended=collector.collect)
         trees = TreeFiles(paths.trees)
@@ -94,6 +94,8 @@ async def serve(paths: Paths, *, local_node: bool) -> None:
             reloads = group.create_task(_reload_on(reload_requested, controller, server))
             if local_node and not controller.state.nodes:
                 await _add_this_machine(controller)
+            if not is_asked:
+                await controller.claim.wait_for_answers()  # They know whether the standby has taken over.
             await server.start()
             exporter = Exporter(controller.state, statistics=controller.statistics, hub=controller.hub)
             controller.rules.on_reload = exporter.apply_config

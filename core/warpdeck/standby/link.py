@@ -119,14 +119,14 @@ class StandbyLink:
             command=connection.command if connection else "",
         )
 
-    async def check_successor(self) -> None:
+    async def check_successor(self) -> bool:
         """Ask the standby whether it has taken over, before this controller serves the site.
 
-        Raises UserError if it has. A standby that does not answer does not keep the controller from its start.
+        Returns False if it does not answer. Then it may have taken over, and only the nodes know. Raises UserError if it has.
         """
         settings = read_settings(self._paths)
         if settings is None:
-            return
+            return True
         try:
             async with asyncio.timeout(ASK_S):
                 connection = await self._open(settings, only_asks=True)
@@ -136,6 +136,8 @@ class StandbyLink:
             raise
         except _EXPECTED as error:
             log.warning("the standby %s was not asked whether it has taken over: %s", settings.target, error)
+            return False
+        return True
 
     async def start(self) -> None:
         """Follow the settings of the home from now on. Raises StoreError or UserError."""

@@ -42,6 +42,7 @@ class SiteClaim:
         self._fleet = fleet
         self._hub = hub
         self._maker = starts
+        self._is_connecting = asyncio.Event()
 
     def connect(self) -> None:
         """Connect to all nodes as the committed start, or to none if the controller is fenced."""
@@ -55,6 +56,7 @@ class SiteClaim:
             asyncio.get_running_loop().call_later(CLAIM_S, self._queue.put, ended)
         for node in self._state.nodes.values():
             self._fleet.connect(node)
+        self._is_connecting.set()
 
     async def apply_unconnected(self, event: Event) -> None:
         """Close all links, apply the event, and connect again, so that all nodes report their launches.
@@ -77,15 +79,16 @@ class SiteClaim:
         starts = self._state.starts
         for _ in range(MAX_STARTS):
             await self.apply_unconnected(StartBegun(start=self._maker.next(starts.own, starts.fenced_by)))
-            await self._wait_for_answers()
+            await self.wait_for_answers()
             if starts.fenced_by is None:
                 return starts.own
         raise UserError(
             "the nodes obey another controller again and again", "stop the other one, and try again"
         )
 
-    async def _wait_for_answers(self) -> None:
+    async def wait_for_answers(self) -> None:
         """Wait until all nodes have answered, one has refused, or the time for answers is over."""
+        await self._is_connecting.wait()
         starts, listener = self._state.starts, self._hub.listen()
         try:
             while starts.unclaimed and starts.fenced_by is None:

@@ -11,6 +11,8 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -145,6 +147,28 @@ def test_the_old_controller_finds_itself_superseded_and_becomes_the_standby(
     # The new controller makes the first machine, here another folder of the host 3, its standby.
     gate.touch()
     eventually(lambda: standby.home.state(job) == "COMPLETED", what="the job ends under the new controller")
+
+
+def test_an_old_controller_that_cannot_ask_its_standby_asks_the_nodes_before_it_accepts_a_job(
+    first: Home, lab: Lab, standby: Standby
+) -> None:
+    """It is started again while neither of them answers, and the node answers first."""
+    add_node(first, lab, 2)
+    standby.set_up(first, "--keys")
+    kill_controller(first)
+    with ExitStack() as cut, ExitStack() as cut_node, ThreadPoolExecutor(1) as pool:
+        for host, ends in ((standby.host, cut), (2, cut_node)):
+            lab.sh("shun", str(host))
+            ends.callback(lab.sh, "undrop", str(host))
+        standby.ok("takeover", "--force")
+        eventually(lambda: standby.home.node("gpu2")["state"] == "idle", what="the node obeys the standby")
+        submitted = pool.submit(first.run, "submit", "--no-snapshot", "--hold", "--wrap", "true")
+        eventually(
+            lambda: "was not asked whether it has taken over" in first.log(), what="the attempt to ask"
+        )
+        cut_node.close()
+        done = submitted.result()
+    assert done.returncode == 1 and "is fenced" in done.stderr, f"{done.stdout}{done.stderr}"
 
 
 def test_a_standby_that_is_killed_or_cut_off_returns_and_lacks_nothing(
