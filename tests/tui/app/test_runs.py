@@ -61,6 +61,11 @@ def test_the_values_of_a_sweep_come_first() -> None:
     assert varying([{"lr": "1", "seed": "7"}, {"lr": "2", "seed": "7"}, {"lr": "1"}]) == ["lr", "seed"]
 
 
+def test_the_values_of_a_trial_are_parameters() -> None:
+    script = with_sweep("#!/bin/sh\npython train.py\n", "lr=0.1 kind='a b'")
+    assert parameters(JobDetail(row=row(), script=script)) == {"lr": "0.1", "kind": "a b"}
+
+
 def test_only_parameters_that_differ_are_columns_and_the_loss_comes_first() -> None:
     columns = run_columns(RUNS)
     titles = [column.column.title for column in columns.values()]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
+from warpdeck.base.errors import UserError
+from warpdeck.notation.request.sweep import parse_grid, sweep_of, values_of
 from warpdeck.protocol.job_rows import JobDetail
 
 MAX_PARAMETERS = 40
@@ -16,7 +18,7 @@ _ASSIGNED = re.compile(r"(?<=\s)([A-Za-z][\w./]*)=(\"[^\"]*\"|'[^']*'|[^\s\\;|&]
 
 def parameters(detail: JobDetail) -> dict[str, str]:
     """Return the parameters of a job: those of its sweep before those of its commands."""
-    swept = dict(_pairs(detail.row.sweep.split()))
+    swept = {**_single_values(detail.script), **dict(_pairs(detail.row.sweep.split()))}
     lines = [" ".join(detail.argv)] if detail.argv else detail.script.splitlines()
     found: dict[str, str] = {}
     for line in lines:
@@ -27,6 +29,15 @@ def parameters(detail: JobDetail) -> dict[str, str]:
             found |= {name: _value(value) for name, value in pattern.findall(command)}
     kept = {name: value for name, value in found.items() if not value.startswith("$")}
     return dict(list({**swept, **kept, **swept}.items())[:MAX_PARAMETERS])
+
+
+def _single_values(script: str) -> dict[str, str]:
+    """Return the parameters with one value in the script's sweep, such as those of a study's trial. A row leaves them out."""
+    try:
+        grid = parse_grid(sweep_of(script))
+    except UserError:
+        return {}
+    return values_of(tuple(each for each in grid if len(each.values) == 1), 0)
 
 
 def _pairs(words: Iterable[str]) -> Iterable[tuple[str, str]]:
