@@ -40,8 +40,7 @@ ORDERS: dict[str, dict[str, object]] = {
 """The orders of the set: submission with EASY backfill, the same with the shortest job first in backfill, and the
 response ratio with two shares of the longest wait."""
 START = "shortest"
-"""The order in force without evidence: the one that was safest over all logs at hand, together with the bound on waits
-(see `tests.bench.portfolio`)."""
+"""The order in force without evidence. No measurement has shown that it is the safest: see `tests.bench.portfolio`."""
 LEAST_WINDOWS, LEAST_JOBS = 4, 100
 """Less evidence than this is thin."""
 MARGIN = 0.03
