@@ -99,9 +99,8 @@ class Exporter:
             return "404 Not Found", b"see /metrics\n"
         if self._scrapes >= MAX_SCRAPES:
             return "503 Service Unavailable", b"too many scrapes at once\n"
-        from warpdeck.controller.presenters.prometheus_gauges import (
-            GaugeCollector,
-        )  # Most sites have no scraper.
+        # Imported here because most sites have no Prometheus.
+        from warpdeck.controller.presenters.prometheus_gauges import GaugeCollector
 
         self._scrapes += 1
         try:

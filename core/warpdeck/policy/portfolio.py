@@ -54,7 +54,7 @@ NO_WAIT_S = 10.0
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """What an order gave the jobs of a window."""
+    """The waits and slowdowns of the jobs of one window under one order."""
 
     jobs: int
     mean_wait_s: float

@@ -118,9 +118,10 @@ class LoopTime:
 
 
 class Metered(Generic[T]):
-    """A coroutine whose steps are charged to a user, and wait while the user's account is full.
+    """Runs a coroutine and adds the time of each of its steps to the account of a user.
 
-    A step is the work between two awaits that really wait.
+    A step is the code that runs between two points at which the coroutine waits. A step begins only when `LoopTime` gives
+    the user a turn.
     """
 
     def __init__(self, accounts: LoopTime, uid: int, work: Coroutine[Any, Any, T]) -> None:

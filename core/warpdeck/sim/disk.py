@@ -93,8 +93,10 @@ class InlineDatabase(Database):
 
     def __init__(self, path: str) -> None:
         super().__init__(_no_connector, FETCH_SIZE)
-        self._connection = sqlite3.connect(path, isolation_level=None, factory=RecordingConnection)
-
+        # A garbage collection in any thread may delete the database of a killed controller.
+        self._connection = sqlite3.connect(
+            path, isolation_level=None, check_same_thread=False, factory=RecordingConnection
+        )
         self.before_commit: Callable[[], None] = _nothing
         """Called after the last statement of the next transaction."""
 

@@ -111,9 +111,7 @@ class _Walk:
             hidden.append(self._store[len(base) :])
         for name in _without(sorted(tracked | others), hidden):
             try:
-                status = os.lstat(
-                    base + name
-                )  # os.path.join would take a fifth of the time that the files take
+                status = os.lstat(base + name)  # os.path.join would take a fifth of the time of all files
             except OSError:
                 continue  # deleted in the work tree
             if stat.S_ISDIR(status.st_mode):

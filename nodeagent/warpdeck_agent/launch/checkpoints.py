@@ -77,4 +77,6 @@ class Checkpoints:
 
     def left_for_limit(self) -> bool:
         """Return whether the launch saved its work after the warning before its limit, and then exited."""
+        if not self._meta.requeues_at_limit:
+            return False
         return 0 < self._folder.touched_at("warned") <= self.look()

@@ -80,8 +80,7 @@ def build_launch(
         behind=[after.id, after.restarts] if after is not None else [],
         **_output(job, role),
         **_site(config),
-        **_warning(request),
-        requeues_at_limit=request.requeue_at_limit and request.requeue,
+        **_before_limit(request),
         **_terminal(request),
     )
 
@@ -118,12 +117,13 @@ def _site(config: Config) -> dict[str, Any]:
     }
 
 
-def _warning(request: Request) -> dict[str, Any]:
-    """Return the signal to send before the end of the job (--signal)."""
+def _before_limit(request: Request) -> dict[str, Any]:
+    """Return the signal to send before the time limit (--signal), and whether the job returns to the queue at its limit."""
+    requeues = {"requeues_at_limit": request.requeue_at_limit and request.requeue}
     warn = request.warn
     if warn is None:
-        return {}
-    return {
+        return requeues
+    return requeues | {
         "warn_signal": warn.number,
         "warn_before_s": float(warn.before_s),
         "warn_batch_only": warn.batch_only,

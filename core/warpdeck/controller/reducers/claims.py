@@ -42,10 +42,12 @@ def claim(txn: Transaction, name: NodeName) -> list[Effect]:
 def _carry_out_postponed(txn: Transaction) -> list[Effect]:
     """End the postponed shares of jobs that end, and return the other launches. Repeating one is harmless."""
     state = txn.state
+    postponed = sorted(state.starts.postponed)
+    state.starts.postponed.clear()
     if not state.may_start:
         return []
     effects: list[Effect] = []
-    for job_id, name in sorted(state.starts.postponed):
+    for job_id, name in postponed:
         job = state.jobs.get(job_id)
         if job is None or not job.ending_cause or state.node_status.links.get(name) is not Link.UP:
             continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
@@ -18,7 +19,7 @@ PRUNED_STATE = "CANCELLED"
 
 
 class TrialState(StrEnum):
-    """The state of a trial. A canceled job counts as ended early, whoever canceled it."""
+    """The state of a trial. A trial whose job was canceled is PRUNED, also if a person canceled it."""
 
     OPEN = "open"
     COMPLETE = "complete"
@@ -40,7 +41,7 @@ class Trial(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What to do next: submit the trials with these numbers, or stop."""
+    """The next action of a driver: it submits the trials with these numbers, or stops if the study is over."""
 
     submit: range
     is_over: bool
@@ -97,7 +98,7 @@ def _trial(study: Study, run: RunData, number: int, params: Mapping[str, Choice]
     values = known(points)
     steps: dict[int, float] = {}
     for place, point in enumerate(points):
-        if point.value == point.value:  # not NaN
+        if not math.isnan(point.value):
             steps[place if point.step is None else int(point.step)] = point.value
     pick = min if study.direction == "minimize" else max
     value = (pick(values) if study.value == "best" else values[-1]) if values else None

@@ -53,6 +53,7 @@ class BlockedClasses:
         blocked = self._unplaceable.blocked_now(pool.may_fit_now())
         class_ids, request_classes, least_s = self._unplaceable.with_durations(~blocked)
         if len(class_ids):
+            # A complex number holds a class and its duration, because np.unique is much faster for numbers than for pairs.
             kinds, kind_of = np.unique(request_classes + 1j * least_s, return_inverse=True)
             fits = pool.may_fit_for(kinds.real.astype(np.int64), kinds.imag)
             blocked[class_ids] = ~fits[kind_of]

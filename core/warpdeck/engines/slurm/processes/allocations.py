@@ -46,7 +46,10 @@ class MessageLines:
 
 
 class Heard(NamedTuple):
-    """What salloc has told until it printed its environment, or until it ended with an exit code."""
+    """The output of salloc before it printed the variables of its allocation, or before it ended without one.
+
+    `said` are its messages. `code` is its exit code, or None if it has an allocation.
+    """
 
     environment: bytes
     said: list[str]

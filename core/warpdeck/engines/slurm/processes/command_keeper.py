@@ -414,9 +414,8 @@ def main() -> int:
     for number in range(3):
         os.dup2(nothing, number)
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
-        signal.signal(
-            number, lambda number, frame: None
-        )  # The command would inherit that a signal is ignored.
+        # The command would inherit that a signal is ignored.
+        signal.signal(number, lambda number, frame: None)
     try:
         keeper = CommandKeeper(folder, listener, order)
         os.chdir("/")

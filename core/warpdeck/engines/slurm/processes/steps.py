@@ -181,7 +181,10 @@ class SlurmSteps:
         return self._answer(made, asked)
 
     def _leave_waiting(self, kept: KeptCommand) -> None:
-        """End a command whose client has left before its step or allocation exists. While the gateway stops, it is kept."""
+        """End a command because its client disconnected before the step or the allocation was created.
+
+        If the gateway itself is stopping, the command goes on, because its client connects to the next gateway.
+        """
         if self._is_serving:
             kept.tell("leave")
             self._joined.discard(kept.folder)
