@@ -44,6 +44,7 @@ GROUPS = {
         "resume": ("orders", "resume suspended jobs (admins)"),
         "requeue": ("orders", "stop jobs and put them back in the queue"),
         "rerun": ("submit", "submit a job again with the same code"),
+        "pipeline": ("pipeline", "run stages that depend on each other, and run failed ones again"),
         "study": ("study", "search the best parameters of a program with Optuna"),
     },
     "the cluster": {
