@@ -395,7 +395,7 @@ IdleAction = Literal["none", "watch", "warn", "pause", "cancel"]
 class IdleGpuRule(Table, frozen=True, kw_only=True):
     """[idle_gpus.qos.NAME]: another rule for the jobs of a QoS. A key that is absent has the value of [idle_gpus]."""
 
-    action: IdleAction | None = None
+    action: Literal["", "none", "watch", "warn", "pause", "cancel"] = ""
     """The action on a job of this QoS with idle GPUs."""
     after_s: WholeSeconds | None = None
     """Seconds of idle GPUs after which the user is warned."""
@@ -427,7 +427,7 @@ class IdleGpus(Table, frozen=True, kw_only=True):
         if own is None:
             return self
         return IdleGpus(
-            action=self.action if own.action is None else own.action,
+            action=own.action or self.action,
             after_s=self.after_s if own.after_s is None else own.after_s,
             grace_s=self.grace_s if own.grace_s is None else own.grace_s,
         )
