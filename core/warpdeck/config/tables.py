@@ -486,7 +486,13 @@ class Mail(Table, frozen=True, kw_only=True):
     It is called with `-i -- ADDRESS...` and gets the mail on its standard input.
     """
     webhook: str = ""
-    """An HTTP address to which each mail is sent as a JSON object."""
+    """An HTTP address to which each mail is sent."""
+    webhook_format: Literal["json", "slack", "ntfy"] = "json"
+    """The form in which the webhook gets a mail.
+
+    "json" sends all of its fields, "slack" a message for an incoming webhook of Slack or Mattermost, and "ntfy" a notification
+    for a topic of ntfy, which is the last part of the address.
+    """
 
 
 class Retention(Table, frozen=True, kw_only=True):
