@@ -27,6 +27,7 @@ from warpdeck_agent.launch import checkpoints
 from warpdeck_agent.launch.launch import LocalLaunch
 from warpdeck_agent.linux.env_passthrough import with_all_variables
 from warpdeck_agent.linux.refusals import LaunchError
+from warpdeck_agent.linux.uptime import uptime_s
 from warpdeck_agent.storage.scripts import Scripts
 from warpdeck_agent.storage.spool import SCRIPTS, LaunchFolder, Meta, Spool
 from warpdeck_agent.supervisor.starter import FALLBACK_FOLDER, NO_FOLDER, TASKS, LaunchOrder, runs_here
@@ -159,6 +160,7 @@ class Launcher:
             user=request.user,
             uid=uid,
             started_at=time.time(),
+            started_at_uptime_s=uptime_s(),
             time_limit_s=request.time_limit_s,
             grace_s=request.grace_s,
             stdout=request.stdout if _writes_output_here(request) else "",
