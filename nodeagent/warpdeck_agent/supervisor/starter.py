@@ -1,6 +1,7 @@
 """Starts the first process of a launch: a shell that becomes the job's program.
 
-The shell runs as the job's user. Its streams are one end of a socket pair, the gate. The supervisor puts the
+The shell runs as the job's user. Its input and output are one end of a socket pair, the gate. Its error output is
+dropped, because the dynamic linker and the shell print there about variables of the user. The supervisor puts the
 shell into the launch's containment, writes its pid into the launch's record, and sends "go" over the gate.
 Only then does the shell use anything of the user's. So every process that continues has its pid in the
 record, and without a pid nothing of the launch ever runs. If the shell cannot become the program, it sends the
@@ -89,6 +90,8 @@ fi
 shift 7
 exec "$@"
 """
+BEGIN = '[ -r "$1" ] || { echo "cannot read the file $1"; exit 1; }; . "$1"'
+"""The command of the shell, which reads SCRIPT."""
 NO_FOLDER = "WARPDECK_NO_FOLDER"
 """Variable of the shell: the working folder that a job asked for and that cannot be entered.
 
@@ -201,9 +204,10 @@ def start(order: LaunchOrder, script: str) -> Tuple[int, socket.socket]:
     argv = _command(order, script)
     try:
         if order.account is None and order.private is None:
-            gate = [(os.POSIX_SPAWN_DUP2, theirs.fileno(), number) for number in (0, 1, 2)]
+            gate = [(os.POSIX_SPAWN_DUP2, theirs.fileno(), number) for number in (0, 1)]
+            null = (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)
             pid = os.posix_spawn(
-                argv[0], argv, order.env, file_actions=gate, setsid=True, setsigdef=ALL_SIGNALS
+                argv[0], argv, order.env, file_actions=[*gate, null], setsid=True, setsigdef=ALL_SIGNALS
             )
         else:
             pid = _fork(order, argv, theirs.fileno(), cover=_covering(order))
@@ -222,7 +226,7 @@ def _command(order: LaunchOrder, script: str) -> List[str]:
     name, command = (order.argv[0], order.argv[1:]) if order.here else ("sh", order.argv)
     how = ["append" if order.append else "truncate", "here" if order.here else "exec"]
     files = [order.cwd, order.stdin, order.out, order.err]
-    return ["/bin/sh", "-c", '. "$1"', name, script, *files, *how, *command]
+    return ["/bin/sh", "-c", BEGIN, name, script, *files, *how, *command]
 
 
 def _covering(order: LaunchOrder) -> Callable[[], None]:
@@ -248,8 +252,9 @@ def _fork(order: LaunchOrder, argv: List[str], gate: int, *, cover: Callable[[],
         os.setsid()
         for number in CHANGED_SIGNALS:
             signal.signal(number, signal.SIG_DFL)
-        for stream in (0, 1, 2):
+        for stream in (0, 1):
             os.dup2(gate, stream)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
         cover()
         if order.account is not None:
             uid, gid, groups = order.account
@@ -258,6 +263,6 @@ def _fork(order: LaunchOrder, argv: List[str], gate: int, *, cover: Callable[[],
             os.setresuid(uid, uid, uid)
         os.execve(argv[0], argv, order.env)
     except OSError as error:
-        os.write(2, f"cannot start the job's first process: {error.strerror} ({error.filename})\n".encode())
+        os.write(1, f"cannot start the job's first process: {error.strerror} ({error.filename})\n".encode())
     finally:
         os._exit(1)
