@@ -6,8 +6,10 @@ wrote, its CPU time, and the power of its GPUs. A `Rhythm` keeps the launch's ow
 Decision (`Rhythm.stall`): a launch is suspected if all of these hold:
 
 - Its output grew at least MIN_GAPS times, so that it has shown a rhythm.
-- Since `max(LATE_FACTOR x the longest gap of its recent output, MIN_QUIET_S)` its output did not grow, it read and wrote
-  nothing, and it did not work as it usually does: the power of its GPUs is low, or it has no GPU and its CPU time is low.
+- It is quiet: its output does not grow, it reads and writes nothing, and it does not work as it usually does: the power of
+  its GPUs is low, or it has no GPU and its CPU time is low.
+- It has been quiet for LATE_FACTOR times the usual gap of its output, and LATE_FACTOR times its longest recent quiet time,
+  which may have been an evaluation, but at least for MIN_QUIET_S.
 
 A launch that computes, reads data or writes a checkpoint without output is therefore never suspected. CPU time does not
 count as work if the launch has GPUs, because a rank that waits in NCCL uses a whole core. A suspicion is no alarm: the
@@ -17,6 +19,7 @@ controller decides with the evidence of all ranks.
 from __future__ import annotations
 
 import math
+import statistics
 from collections import deque
 from dataclasses import dataclass
 from typing import Deque, Optional
@@ -24,17 +27,17 @@ from typing import Deque, Optional
 MIN_GAPS = 6
 """Number of gaps between growths of the output from which a launch has a rhythm."""
 LATE_FACTOR = 3.0
-"""A launch is late after this multiple of its longest recent gap."""
+"""A launch is late after this multiple of what is usual."""
 MIN_QUIET_S = 20.0
 """Shortest time without activity, in seconds, after which a launch is suspected."""
-RECENT_GAPS = 500
-"""Number of the last gaps that are kept. They shall include the gaps of evaluations and checkpoints."""
+RECENT_GAPS = 100
+"""Number of the last gaps, and of the last quiet times, that are kept."""
 IO_BYTES = 64 * 1024
 """Bytes in one look from which reading and writing counts as activity. Heartbeats of libraries move less."""
 WORK_SHARE = 0.5
 """Fraction of the usual power or CPU time from which a launch counts as working."""
 IDLE_CORES = 0.1
-"""A launch that uses less CPU time than this usually is not recognized by its CPU time."""
+"""A launch without GPUs that uses less CPU time than this does not work."""
 
 
 @dataclass(frozen=True)
@@ -57,14 +60,19 @@ class Rhythm:
         self._output_at = -math.inf
         self._active_at = begun_at
         self._gaps: Deque[float] = deque(maxlen=RECENT_GAPS)
+        self._quiet: Deque[float] = deque(maxlen=RECENT_GAPS)
+        """Quiet times of at least MIN_QUIET_S."""
         self._work: Deque[float] = deque(maxlen=RECENT_GAPS)
         self._has_power = False
+        self._limit_s = math.inf
+        self._usual_work = 0.0
 
     def add(self, activity: Activity) -> None:
         """Add the result of a look."""
         if (activity.gpu_power_w is not None) is not self._has_power:
             self._has_power = not self._has_power
             self._work.clear()
+            self._usual_work = 0.0
         work = _work(activity)
         if activity.wrote_output:
             if math.isfinite(self._output_at):
@@ -72,7 +80,11 @@ class Rhythm:
                 self._work.append(work)
             self._output_at = activity.at
         if activity.wrote_output or activity.io_bytes >= IO_BYTES or self._works(work):
+            if activity.at - self._active_at >= MIN_QUIET_S:
+                self._quiet.append(activity.at - self._active_at)
             self._active_at = activity.at
+        if activity.wrote_output:
+            self._learn()
 
     def rest(self, at: float) -> None:
         """Count the time up to now as activity, for example because the launch is suspended."""
@@ -80,16 +92,20 @@ class Rhythm:
 
     def stall(self, now: float) -> Optional[float]:
         """Return for how long the launch has been quiet, in seconds, if it is suspected to hang."""
-        if len(self._gaps) < MIN_GAPS:
-            return None
         quiet_s = now - self._active_at
-        return quiet_s if quiet_s >= max(LATE_FACTOR * max(self._gaps), MIN_QUIET_S) else None
+        return quiet_s if quiet_s >= self._limit_s else None
+
+    def _learn(self) -> None:
+        if len(self._gaps) >= MIN_GAPS:
+            usual_s = max(statistics.median(self._gaps), max(self._quiet, default=0.0))
+            self._limit_s = max(LATE_FACTOR * usual_s, MIN_QUIET_S)
+        if self._work:
+            self._usual_work = sum(self._work) / len(self._work)
 
     def _works(self, work: float) -> bool:
-        usual = sum(self._work) / len(self._work) if self._work else 0.0
-        if not self._has_power and usual < IDLE_CORES:
-            return work >= IDLE_CORES
-        return work >= WORK_SHARE * usual
+        if self._has_power:
+            return work >= WORK_SHARE * self._usual_work
+        return work >= max(WORK_SHARE * self._usual_work, IDLE_CORES)
 
 
 def _work(activity: Activity) -> float:

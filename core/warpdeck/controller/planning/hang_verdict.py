@@ -6,7 +6,7 @@ thread, and its counters.
 Decision (`judge`): there is a verdict only if
 
 - no rank has moved: its stack is the same in all looks, and it has neither read nor written;
-- at least one rank is in a function of WAITS, in which ranks wait for each other or for data. A server that waits for
+- at least one rank is in a function in which ranks wait for each other or for data (WAITS, WAIT_FILES). A server that waits for
   requests, or any other program that waits for its user, is therefore never called a hang;
 - all other ranks are idle. A rank that computes may be doing what the others wait for.
 
@@ -34,15 +34,16 @@ MAX_NAMED = 3
 MAX_CHARS = 60
 COLLECTIVES = frozenset(
     (
-        "all_reduce all_reduce_coalesced all_gather all_gather_into_tensor all_gather_object all_to_all all_to_all_single"
-        " barrier monitored_barrier broadcast broadcast_object_list reduce reduce_scatter reduce_scatter_tensor gather"
-        " scatter send recv batch_isend_irecv allreduce allgather alltoall bcast reduce_scatter_block Barrier Allreduce"
-        " Allgather Bcast process_allgather sync_global_devices"
-    ).split()
-)
+        "all_reduce", "all_gather", "all_gather_into_tensor", "all_to_all", "barrier", "broadcast", "reduce_scatter",
+        "reduce_scatter_tensor", "allreduce", "allgather", "alltoall", "Barrier", "Allreduce", "Allgather",
+        "process_allgather", "sync_global_devices",
+    )
+)  # fmt: skip
 """Functions of torch.distributed, mpi4py, Horovod and JAX in which ranks wait for each other."""
 WAITS = COLLECTIVES | {"backward", "synchronize", "_try_get_data", "_next_data"}
 """Also functions in which a training step waits for its GPU, or for a process that loads data."""
+WAIT_FILES = frozenset(("distributed_c10d.py",))
+"""Files of torch.distributed of which every function counts. Names such as recv alone say too little."""
 
 Look = Mapping[tuple[NodeName, str], RankEvidence]
 """The evidence of each rank by node and rank."""
@@ -70,8 +71,10 @@ def judge(looks: Sequence[Look], *, passed_s: float, quiet_s: float) -> str:
 
 
 def wait_of(frames: Iterable[Frame]) -> str:
-    """Return the innermost function of WAITS on a stack, "" if there is none."""
-    return next((frame.name for frame in frames if frame.name in WAITS), "")
+    """Return the innermost function on a stack in which a rank waits, "" if there is none."""
+    return next(
+        (_clean(frame.name) for frame in frames if frame.name in WAITS or frame.file in WAIT_FILES), ""
+    )
 
 
 def _has_stack(rank: RankEvidence) -> bool:
@@ -112,7 +115,8 @@ def _sentence(
         for key, each in sorted(blamed.items(), key=lambda item: _order(item[0]))[:MAX_NAMED]
     ]
     if len(blamed) > MAX_NAMED:
-        named.append(f"so are {len(blamed) - MAX_NAMED} more ranks")
+        more = len(blamed) - MAX_NAMED
+        named.append(f"{more} more {'rank is' if more == 1 else 'ranks are'} not in it either")
     verb = "rank waits" if waiting == 1 else "ranks wait"
     return "; ".join([*named, f"{waiting} other {verb} in {common}"])
 
