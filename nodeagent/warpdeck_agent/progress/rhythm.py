@@ -8,7 +8,7 @@ Decision (`Rhythm.stall`): a launch is suspected if all of these hold:
 - Its output grew at least MIN_GAPS times, so that it has shown a rhythm.
 - It is quiet: its output does not grow, it reads and writes nothing, and it does not work as it usually does: the power of
   its GPUs is low, or it has no GPU and its CPU time is low.
-- It has been quiet for LATE_FACTOR times the usual gap of its output, and LATE_FACTOR times its longest recent quiet time,
+- It has been quiet for LATE_FACTOR times the usual gap of its output, and QUIET_FACTOR times its longest recent quiet time,
   which may have been an evaluation, but at least for MIN_QUIET_S.
 
 A launch that computes, reads data or writes a checkpoint without output is therefore never suspected. CPU time does not
@@ -27,7 +27,9 @@ from typing import Deque, Optional
 MIN_GAPS = 6
 """Number of gaps between growths of the output from which a launch has a rhythm."""
 LATE_FACTOR = 3.0
-"""A launch is late after this multiple of what is usual."""
+"""A launch is late after this multiple of the usual gap of its output."""
+QUIET_FACTOR = 1.5
+"""The same for its longest quiet time, such as an evaluation by one rank while the others wait."""
 MIN_QUIET_S = 20.0
 """Shortest time without activity, in seconds, after which a launch is suspected."""
 RECENT_GAPS = 100
@@ -97,8 +99,8 @@ class Rhythm:
 
     def _learn(self) -> None:
         if len(self._gaps) >= MIN_GAPS:
-            usual_s = max(statistics.median(self._gaps), max(self._quiet, default=0.0))
-            self._limit_s = max(LATE_FACTOR * usual_s, MIN_QUIET_S)
+            late_s = LATE_FACTOR * statistics.median(self._gaps)
+            self._limit_s = max(late_s, QUIET_FACTOR * max(self._quiet, default=0.0), MIN_QUIET_S)
         if self._work:
             self._usual_work = sum(self._work) / len(self._work)
 

@@ -71,8 +71,8 @@ def test_a_launch_without_a_rhythm_is_never_suspected() -> None:
 def test_a_long_quiet_time_of_the_past_is_usual() -> None:
     rhythm, at = trained(gap=1)
     rhythm.add(Activity(at + 600, LOOK_S, True, 0, 1.0))
-    assert quiet(rhythm, at + 600, 359) is None
-    assert quiet(rhythm, at + 600, 360) == 1800.0
+    assert quiet(rhythm, at + 600, 179) is None
+    assert quiet(rhythm, at + 600, 180) == 900.0
 
 
 def test_a_long_gap_in_which_it_worked_does_not_delay_the_suspicion() -> None:
