@@ -40,6 +40,7 @@ MEM_KIB = 1024 * 1024
 RANK_NAMES = ("RANK", RANK_VARIABLE)
 """Variables with the rank of a process: those of torchrun's workers, and of the tasks of steps."""
 DUMP = f"""ulimit -v {MEM_KIB}; ulimit -c 0; ulimit -f 0
+echo 1000 >/proc/self/oom_score_adj
 command -v py-spy >/dev/null || exit 3
 for pid; do
     echo "pid $pid"
@@ -48,7 +49,10 @@ for pid; do
 done
 exit 0
 """
-"""Prints a line with each pid, and then the stacks of the process as JSON, or an error."""
+"""Prints a line with each pid, and then the stacks of the process as JSON, or an error.
+
+If the launch is at its memory limit, the kernel ends py-spy first, and no process of the job.
+"""
 NO_TOOL = "py-spy was not found; install it in the environment of the job or of the agent"
 
 
