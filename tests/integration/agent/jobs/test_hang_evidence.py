@@ -62,12 +62,7 @@ def test_each_rank_has_its_stack_and_counters(agent: AgentProcess, folder: Path)
     assert sorted(each.label for each in ranks) == ["0", "1"]
     for each in ranks:
         assert each.frames[0] == wire.Frame("load_batch", "train.py", 4)
-        assert (
-            each.state.startswith("S (sleeping)")
-           
-            and each.io_bytes > 0
-            and not each.problem
-        )
+        assert each.state.startswith("S (sleeping)") and each.io_bytes > 0 and not each.problem
 
 
 @pytest.mark.lab
