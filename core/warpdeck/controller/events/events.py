@@ -314,7 +314,7 @@ HANG = "makes no progress: "
 
 
 class HangJudged(msgspec.Struct, frozen=True, kw_only=True):
-    """A verdict about a job that makes no progress; "" if it makes progress again."""
+    """A verdict about a job that makes no progress; "" if no node suspects the job any more."""
 
     job_id: JobId
     restarts: int

@@ -96,13 +96,13 @@ def warn(txn: Transaction, event: NodeWarning) -> Outcome:
 
 
 def judge_hang(txn: Transaction, event: HangJudged) -> Outcome:
-    """Record a verdict in the job's history, as its notice and in its output, or that the job makes progress again."""
+    """Record a verdict in the job's history, as its notice and in its output, or withdraw it."""
     job = txn.state.jobs.get(event.job_id)
     if job is None or job.restarts != event.restarts or job.state is not JobState.RUNNING:
         return Outcome(replan=False)
     if job.notice.startswith(HANG) is bool(event.sentence):
         return Outcome(replan=False)
-    text = event.sentence or "makes progress again"
+    text = event.sentence or "is no longer suspected to hang"
     txn.put_job(replace(job, notice=event.sentence))
     txn.log(job.id, text)
     shown = ShowNotice(node=job.shares[0].node, job_id=job.id, restarts=job.restarts, text=f"the job {text}")
