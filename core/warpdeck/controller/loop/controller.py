@@ -176,7 +176,9 @@ class Controller:
                 self.recovery.log_need,
             ),
         )
-        hangs = HangWatch(state, self.events, fleet=self.fleet, rules=self.rules, clock=self.clock)
+        hangs = HangWatch(
+            state, self.events, fleet=self.fleet, rules=self.rules, clock=self.clock, stalls=self.nodes.stalls
+        )
         housekeeping = Housekeeping(state, rules=self.rules, nodes=self.nodes, hub=hub, clock=self.clock)
         return {
             "events": loop.run,

@@ -3,6 +3,7 @@
 A node reports a suspicion with its samples (see the agent's `progress.rhythm`). When the job has been quiet for the site's
 `hang_after_s`, all nodes of the job are asked several times what the ranks are doing. `hang_verdict.judge` decides, and an
 event records the verdict as the job's notice. The notice is all that is kept, so a restarted controller continues with it.
+Without a suspicion and a verdict, the task sleeps.
 """
 
 from __future__ import annotations
@@ -35,22 +36,33 @@ class HangWatch:
     """Examines the jobs of one controller."""
 
     def __init__(
-        self, state: State, queue: EventQueue, *, fleet: Fleet, rules: SiteRules, clock: Callable[[], float]
+        self,
+        state: State,
+        queue: EventQueue,
+        *,
+        fleet: Fleet,
+        rules: SiteRules,
+        clock: Callable[[], float],
+        stalls: asyncio.Event,
     ) -> None:
         self._state = state
         self._queue = queue
         self._fleet = fleet
         self._rules = rules
         self._clock = clock
+        self._stalls = stalls
         self._examined: dict[tuple[JobId, int], float] = {}
-        """For how long each suspected job had been quiet when it was examined last."""
+        """The suspected jobs, and for how long each had been quiet when it was examined last; 0 if it was not."""
 
     async def run(self) -> None:
         """Run until cancelled."""
         while True:
+            if not self._examined and not self._judged():
+                await self._stalls.wait()
+            self._stalls.clear()
             await asyncio.sleep(CHECK_S)
             suspected = self._suspected()
-            self._examined = {key: quiet_s for key, quiet_s in self._examined.items() if key in suspected}
+            self._examined = {key: self._examined.get(key, 0.0) for key in suspected}
             self._end_verdicts(suspected)
             due = [(key, quiet_s) for key, quiet_s in suspected.items() if self._is_due(key, quiet_s)]
             async with asyncio.TaskGroup() as group:
@@ -84,12 +96,19 @@ class HangWatch:
 
     def _end_verdicts(self, suspected: dict[tuple[JobId, int], float]) -> None:
         """Withdraw the verdict about each job that no node suspects any more."""
-        for job in self._state.jobs.values():
-            if not job.notice.startswith(HANG) or job.state is not JobState.RUNNING:
-                continue
+        for job in self._judged():
             is_heard = all(share.node in self._state.node_status.readings for share in job.shares)
             if is_heard and (job.id, job.restarts) not in suspected:
                 self._queue.put(HangJudged(job_id=job.id, restarts=job.restarts, sentence=""))
+
+    def _judged(self) -> list[Job]:
+        """Return the running jobs with a verdict."""
+        jobs = self._state.jobs
+        return [
+            job
+            for job_id in self._state.index.active
+            if (job := jobs[job_id]).state is JobState.RUNNING and job.notice.startswith(HANG)
+        ]
 
     async def _examine(self, job_id: JobId, restarts: int, *, quiet_s: float) -> None:
         looks: list[Look] = []

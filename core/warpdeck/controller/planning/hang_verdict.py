@@ -32,6 +32,8 @@ IDLE_SWITCHES = 1.0
 MAX_NAMED = 3
 """The most ranks to blame that are described one by one."""
 MAX_CHARS = 60
+MAX_DIGITS = 9
+"""The most digits of a rank. A node may send any text."""
 COLLECTIVES = frozenset(
     (
         "all_reduce", "all_gather", "all_gather_into_tensor", "all_to_all", "barrier", "broadcast", "reduce_scatter",
@@ -140,11 +142,12 @@ def _clean(name: str) -> str:
 
 def _rank(key: tuple[NodeName, str]) -> str:
     node, label = key
-    return f"rank {label} on {node}" if label else f"the program on {node}"
+    return f"rank {_clean(label)} on {node}" if label else f"the program on {node}"
 
 
 def _order(key: tuple[NodeName, str]) -> tuple[int, str]:
-    return int(key[1]) if key[1].isdecimal() else -1, key[0]
+    node, label = key
+    return int(label) if label.isdecimal() and len(label) <= MAX_DIGITS else -1, node
 
 
 def _minutes(seconds: float) -> str:

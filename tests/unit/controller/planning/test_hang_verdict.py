@@ -89,6 +89,15 @@ def test_there_is_no_verdict_without_a_known_wait(seen: Look) -> None:
     assert verdict(seen, seen, seen) == ""
 
 
+@pytest.mark.parametrize("label", ["9" * 10_000, "\u0663", "\x1b[2J", "-1", "x" * 1000])
+def test_a_strange_rank_is_shown_in_short(label: str) -> None:
+    seen = look(r0=WAIT)
+    (rank,) = seen.values()
+    seen[NodeName("bad"), label] = dataclasses.replace(rank, label=label, frames=LOAD)
+    found = verdict(seen, seen)
+    assert "on bad is not in all_reduce" in found and len(found) < 300 and found.isprintable()
+
+
 def test_names_of_the_program_are_shown_without_control_characters() -> None:
     evil = [Frame("\x1b[2Jf" + "x" * 500, "a\nb.py", 1)]
     seen = look(r0=evil, r1=WAIT)
