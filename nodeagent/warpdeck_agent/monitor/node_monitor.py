@@ -115,6 +115,7 @@ class NodeMonitor:
                 gpus=gpus,
                 idle=self.idleness.sessions(),
                 stalls=self.progress.stalls(),
+                idle_gpus=usage.idle_gpus(),
             )
         )
 

@@ -149,6 +149,14 @@ class IdleSession:
 
 
 @dataclass(frozen=True)
+class IdleGpus:
+    """A running job whose GPUs of this node have all been idle since `since_unix`."""
+
+    job_id: int
+    since_unix: float
+
+
+@dataclass(frozen=True)
 class Sample:
     """The node's state at `at_unix`: load per CPU in percent, memory in bytes, and each GPU."""
 
@@ -159,6 +167,7 @@ class Sample:
     idle: List[IdleSession] = field(default_factory=list)
     stalls: List[Stall] = field(default_factory=list)
     """Launches that are suspected to hang."""
+    idle_gpus: List[IdleGpus] = field(default_factory=list)
     t: Literal["sample"] = "sample"
 
 
