@@ -410,7 +410,7 @@ class Poller:
             answer, self._commands, count=lambda rpcs: self._allowance.count(rpcs, self._monotonic())
         )
         rows = read_nodes(fields, at=begun)
-        self._cluster.put_nodes(
+        await self._cluster.put_nodes(
             rows,
             partitions_of(fields),
             read_partitions(partitions_of_answer(partitions), rows),
