@@ -79,6 +79,7 @@ _WIDTHS = {column.name: column.width_bytes for column in COLUMNS}
 _TEXTS = ("name", "account", "comment")
 """Texts of a request that a user may choose and that squeue shows."""
 _HELD = frozenset({"JobHeldUser", "JobHeldAdmin"})
+REVOKED = "REVOKED"
 _OTHER_STATES = {
     "REQUEUED": JobState.PENDING,
     "REQUEUE_HOLD": JobState.PENDING,
@@ -89,7 +90,7 @@ _OTHER_STATES = {
     "SIGNALING": JobState.COMPLETING,
     "STAGE_OUT": JobState.COMPLETING,
     "STOPPED": JobState.SUSPENDED,
-    "REVOKED": JobState.CANCELLED,
+    REVOKED: JobState.CANCELLED,
     "EXPEDITING": JobState.PENDING,
 }
 """States of Slurm that our own scheduler does not have, and the nearest state that it has."""
@@ -104,6 +105,8 @@ _CAUSES = {
 """State in which a job ended -> the cause in its exit status."""
 _NOT_BEGUN_SIGNAL = 53
 """slurmd reports this signal for a job whose script it could not start."""
+ELSEWHERE = "another cluster of the federation has it; see `squeue --federation`"
+"""A job of a federation is submitted to several clusters. The first that can start it has it, and the others revoke it."""
 NOT_BEGUN = "slurmd could not write its output file or enter its folder"
 MAX_BYTES = 2**60
 MAX_GPUS = 100_000
@@ -143,6 +146,8 @@ def read_job(fields: Mapping[str, str]) -> SeenJob:
     submitted = values.unix_time(fields["submit"]) or 0.0
     # Slurm knows the exit status of a job whose nodes still run epilogs.
     ended = exit_status(fields["exit"], state) if state in {*FINISHED, JobState.COMPLETING} else None
+    if fields["state"] == REVOKED:
+        ended, end = ExitStatus(cause="unknown", message=ELSEWHERE), end or submitted
     job = Job(
         id=job_id,
         array_job_id=component.leader if component else JobId(_number(fields["array_job_id"])) or job_id,
