@@ -11,7 +11,7 @@ from warpdeck.engines.shared.past_nodes import NOTHING, PastAnswer
 from warpdeck.model import Gpu, GpuUuid, Node, NodeName
 from warpdeck.protocol.node_rows import NodeRow
 
-NOT_KEPT = "Slurm keeps no measurements of nodes; the page of a job shows those of the job"
+NOT_KEPT = "Slurm keeps no measurements of nodes"
 
 
 class NoMeasurements:
