@@ -69,6 +69,7 @@ GROUPS = {
         "takeover": ("site.takeover", "become the controller of the site, on its standby or after a copy"),
         "service": ("site.service", "start the controller at boot with systemd"),
         "shims": ("shims", "put sbatch, srun, squeue and the others on the PATH"),
+        "mcp": ("mcp", "serve tools for a coding agent (Model Context Protocol)"),
         "completion": ("completion", "print the completion script for bash, zsh or fish"),
     },
     "the app": {

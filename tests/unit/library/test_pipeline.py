@@ -186,7 +186,7 @@ def test_an_array_is_complete_when_all_of_its_tasks_are(pipeline: Pipeline) -> N
     record = Record(pipeline)
     record.submit(Submission("prepare", 1, {}), tasks=3)
     record.set("prepare", "COMPLETED")
-    assert record.attempts["prepare"].state == StageState.COMPLETE
+    assert states_of(pipeline, record.attempts)["prepare"] == StageState.COMPLETE
     last = record.attempts["prepare"].jobs[-1]
     record.rows[last.id] = JobRow(
         id=last.id,
@@ -196,7 +196,7 @@ def test_an_array_is_complete_when_all_of_its_tasks_are(pipeline: Pipeline) -> N
         state="FAILED",
         end=3.0,
     )
-    assert record.attempts["prepare"].state == StageState.FAILED
+    assert states_of(pipeline, record.attempts)["prepare"] == StageState.FAILED
 
 
 def test_comments_of_users_are_no_stages(pipeline: Pipeline) -> None:
