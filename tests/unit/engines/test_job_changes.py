@@ -25,8 +25,8 @@ TASKS = tuple(1000 + 7 * number**2 for number in range(60))
 """Numbers that form no ranges."""
 
 
-def record(number: int, state: str = "PENDING", *, list_bytes: int = 0, **fields: str) -> SeenJob:
-    """Return the record of a job as squeue prints it."""
+def printed(number: int, state: str = "PENDING", **fields: str) -> dict[str, str]:
+    """Return the fields of a job as squeue prints them."""
     made = {
         "id": str(number),
         "label": str(number),
@@ -34,7 +34,11 @@ def record(number: int, state: str = "PENDING", *, list_bytes: int = 0, **fields
         "uid": "7",
         "submit": "2026-11-27T10:00:00",
     }
-    return read_job({**EMPTY, **made, "state": state, "reason": "Priority", **fields}, list_bytes=list_bytes)
+    return {**EMPTY, **made, "state": state, "reason": "Priority", **fields}
+
+
+def record(number: int, state: str = "PENDING", **fields: str) -> SeenJob:
+    return read_job(printed(number, state, **fields))
 
 
 def applied(state: State, *seen: SeenJob, now: float = 0.0) -> JobChanges:
@@ -172,7 +176,7 @@ def test_states_of_slurm_that_we_do_not_have_become_the_nearest_one() -> None:
 def array(tasks: tuple[int, ...], *, width: int = WIDTH) -> SeenJob:
     """Return the record of the waiting tasks of array 5, as squeue prints it with a column of this width."""
     text = ",".join(map(str, tasks))[:width]
-    return record(5, array_job_id="5", array_tasks=text, list_bytes=width)
+    return read_job(printed(5, array_job_id="5", array_tasks=text), list_bytes=width)
 
 
 def task_of_array(task: int, number: int) -> SeenJob:
@@ -214,7 +218,7 @@ def test_a_long_range_behind_the_cut_is_not_counted_one_by_one() -> None:
     state, last = State(), 4_000_000_000
     head = ",".join(map(str, TASKS[:30]))
     whole = f"{head},10000-{last}"
-    applied(state, record(5, array_job_id="5", array_tasks=whole, list_bytes=WIDE_LIST_BYTES))
+    applied(state, read_job(printed(5, array_job_id="5", array_tasks=whole), list_bytes=WIDE_LIST_BYTES))
     applied(state, record(5, array_job_id="5", array_tasks=whole[:WIDTH]), task_of_array(10_001, 5001))
     pending = state.jobs[JobId(5)].pending_tasks
     assert pending[-2:] == ((10_000, 10_000, 1), (10_002, last, 1))
