@@ -111,6 +111,7 @@ class NodeMonitor:
                 mem_used_bytes=usage.mem_used_bytes,
                 gpus=gpus,
                 idle=self.idleness.sessions(),
+                idle_gpus=usage.idle_gpus(),
             )
         )
 

@@ -69,6 +69,7 @@ from .watch import GpuProcess as GpuProcess
 from .watch import GpuSample as GpuSample
 from .watch import GpuUsage as GpuUsage
 from .watch import Health as Health
+from .watch import IdleGpus as IdleGpus
 from .watch import IdleSession as IdleSession
 from .watch import Inventory as Inventory
 from .watch import JobSample as JobSample

@@ -147,6 +147,14 @@ class IdleSession:
 
 
 @dataclass(frozen=True)
+class IdleGpus:
+    """A running job whose GPUs of this node have all been idle since `since_unix`."""
+
+    job_id: int
+    since_unix: float
+
+
+@dataclass(frozen=True)
 class Sample:
     """The node's state at `at_unix`: load per CPU in percent, memory in bytes, and each GPU."""
 
@@ -155,6 +163,7 @@ class Sample:
     mem_used_bytes: int
     gpus: List[GpuSample] = field(default_factory=list)
     idle: List[IdleSession] = field(default_factory=list)
+    idle_gpus: List[IdleGpus] = field(default_factory=list)
     t: Literal["sample"] = "sample"
 
 
