@@ -147,6 +147,8 @@ class SessionsScreen(DeckScreen):
         if self._ticks % ASK_TICKS == 0:
             self._ask()
             self._look()
+        elif self.rests:
+            return
         self.draw()
 
     @work(exclusive=True)
