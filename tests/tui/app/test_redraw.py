@@ -9,7 +9,6 @@ import msgspec
 import pytest
 from tests.tui.app.app_pilot import AppPilot, run_app
 from textual import events
-from textual.screen import Screen
 from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Input, TextArea
@@ -246,9 +245,9 @@ def test_news_are_drawn_before_a_planned_redraw_of_readings() -> None:
     assert len(drawn) == 2, "the timer of the first plan draws nothing"
 
 
-def to_lay_out(screen: Screen[object]) -> list[str]:
+def to_lay_out(screen: DeckScreen) -> list[str]:
     """Return the widgets that have requested a layout of the screen."""
-    return [str(widget) for widget in screen.walk_children() if widget._layout_required]
+    return [str(widget) for widget in screen.query(Widget) if widget._layout_required]
 
 
 @pytest.mark.parametrize(
