@@ -243,6 +243,9 @@ class AgentFleet:
     async def past_state(self, name: NodeName, *, at_unix: float) -> wire.Moment:
         return await self._channel(name).past_state(at_unix)
 
+    async def evidence(self, name: NodeName, request: wire.AskEvidence) -> wire.Evidence:
+        return await self._channel(name).evidence(request)
+
     async def known_launches(self, name: NodeName, launches: list[list[int]]) -> list[wire.KnownLaunch]:
         return await self._channel(name).known_launches(launches)
 
