@@ -1,7 +1,7 @@
 """Starts the first process of a launch: a shell that becomes the job's program.
 
-The shell runs as the job's user. Its input and output are one end of a socket pair, the gate. Its error output is
-dropped, because the dynamic linker and the shell print there about variables of the user. The supervisor puts the
+The shell runs as the job's user. Its input and output are one end of a socket pair, the gate. Its standard error is discarded until
+it opens the files of the job, because the dynamic linker writes there about a wrong LD_PRELOAD of the user. The supervisor puts the
 shell into the launch's containment, writes its pid into the launch's record, and sends "go" over the gate.
 Only then does the shell use anything of the user's. So every process that continues has its pid in the
 record, and without a pid nothing of the launch ever runs. If the shell cannot become the program, it sends the
@@ -204,10 +204,13 @@ def start(order: LaunchOrder, script: str) -> Tuple[int, socket.socket]:
     argv = _command(order, script)
     try:
         if order.account is None and order.private is None:
-            gate = [(os.POSIX_SPAWN_DUP2, theirs.fileno(), number) for number in (0, 1)]
-            null = (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)
+            streams = [
+                (os.POSIX_SPAWN_DUP2, theirs.fileno(), 0),
+                (os.POSIX_SPAWN_DUP2, theirs.fileno(), 1),
+                (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
+            ]
             pid = os.posix_spawn(
-                argv[0], argv, order.env, file_actions=[*gate, null], setsid=True, setsigdef=ALL_SIGNALS
+                argv[0], argv, order.env, file_actions=streams, setsid=True, setsigdef=ALL_SIGNALS
             )
         else:
             pid = _fork(order, argv, theirs.fileno(), cover=_covering(order))
