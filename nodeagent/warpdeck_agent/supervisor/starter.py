@@ -90,8 +90,10 @@ fi
 shift 7
 exec "$@"
 """
-BEGIN = '[ -r "$1" ] || { echo "cannot read the file $1"; exit 1; }; . "$1"'
-"""The command of the shell, which reads SCRIPT."""
+BEGIN = '[ -r "$1" ] || { read -r WARPDECK_GO; echo "cannot read the file $1"; exit 1; }; . "$1"'
+"""The command of the shell, which reads SCRIPT. Without SCRIPT, it waits for "go" before it tells the reason, because
+the supervisor cannot send "go" to a shell that has ended.
+"""
 NO_FOLDER = "WARPDECK_NO_FOLDER"
 """Variable of the shell: the working folder that a job asked for and that cannot be entered.
 
