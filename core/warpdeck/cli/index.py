@@ -44,6 +44,7 @@ GROUPS = {
         "resume": ("orders", "resume suspended jobs (admins)"),
         "requeue": ("orders", "stop jobs and put them back in the queue"),
         "rerun": ("submit", "submit a job again with the same code"),
+        "pipeline": ("pipeline", "run stages that depend on each other, and run failed ones again"),
         "study": ("study", "search the best parameters of a program with Optuna"),
     },
     "the cluster": {
@@ -68,6 +69,7 @@ GROUPS = {
         "takeover": ("site.takeover", "become the controller of the site, on its standby or after a copy"),
         "service": ("site.service", "start the controller at boot with systemd"),
         "shims": ("shims", "put sbatch, srun, squeue and the others on the PATH"),
+        "mcp": ("mcp", "serve tools for a coding agent (Model Context Protocol)"),
         "completion": ("completion", "print the completion script for bash, zsh or fish"),
     },
     "the app": {

@@ -11,6 +11,7 @@ import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from warpdeck.base.cluster import NORMAL_QOS
 from warpdeck.base.errors import UserError
 from warpdeck.model import CHECKS
 from warpdeck.model.reservation import PERIOD_S, Repeat
@@ -50,6 +51,7 @@ def cross_check(config: Config) -> tuple[list[Problem], list[Problem]]:
         _scheduler,
         _partitions,
         _qos,
+        _idle_gpus,
         _accounts,
         _association_limits,
         _default_accounts,
@@ -192,6 +194,11 @@ def _qos(config: Config) -> Problems:
     cycle = _find_cycle({name: qos.preempts for name, qos in config.qos.items()})
     if cycle:
         yield Problem(path=("qos", cycle[0], "preempts"), text=f"is circular: {' -> '.join(cycle)}")
+
+
+def _idle_gpus(config: Config) -> Problems:
+    known = {NORMAL_QOS: None} | dict.fromkeys(config.qos)
+    yield from _unknown(("idle_gpus", "qos"), config.idle_gpus.qos, known, "QoS")
 
 
 def _accounts(config: Config) -> Problems:

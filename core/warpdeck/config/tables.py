@@ -95,6 +95,8 @@ class Scheduler(Table, frozen=True, kw_only=True):
     """Seconds in which a job that is paused may save its work, unless it asked for a time with --signal."""
     limit_grace_s: WholeSeconds = 300
     """Seconds beyond its time limit in which a job with --requeue=limit may wait for its next checkpoint."""
+    hang_after_s: WholeSeconds = 180
+    """Seconds without any progress after which a training job with a regular output is examined; 0: never."""
     suspend_keeps_gpus: bool = True
     reclaim: bool = True
     """Accounts may preempt jobs of others to get back resources of their quota."""
@@ -389,6 +391,50 @@ class Interactive(Table, frozen=True, kw_only=True):
     """
 
 
+IdleAction = Literal["none", "watch", "warn", "pause", "cancel"]
+
+
+class IdleGpuRule(Table, frozen=True, kw_only=True):
+    """[idle_gpus.qos.NAME]: another rule for the jobs of a QoS. A key that is absent has the value of [idle_gpus]."""
+
+    action: Literal["", "none", "watch", "warn", "pause", "cancel"] = ""
+    """The action on a job of this QoS with idle GPUs."""
+    after_s: WholeSeconds | None = None
+    """Seconds of idle GPUs after which the user is warned."""
+    grace_s: WholeSeconds | None = None
+    """Seconds after the warning until the job is paused or canceled."""
+
+
+class IdleGpus(Table, frozen=True, kw_only=True):
+    """[idle_gpus]: jobs and sessions that hold GPUs and do not use them.
+
+    The GPUs of a job are idle while all of them, on all of its nodes, are used by less than 5 %.
+    """
+
+    action: IdleAction = "none"
+    """The action on a job with idle GPUs. "watch" notes in the history of the job what "cancel" would do, "warn" only warns its
+    user, "pause" lets it save its work and puts it back in the queue, and "cancel" ends it.
+
+    A job that cannot return to the queue, such as a session, is not paused, only warned.
+    """
+    after_s: WholeSeconds = 3600
+    """Seconds of idle GPUs after which the user is warned in the output of the job."""
+    grace_s: WholeSeconds = 1800
+    """Seconds after the warning until the job is paused or canceled."""
+    qos: dict[str, IdleGpuRule] = {}
+
+    def rule(self, qos: str) -> IdleGpus:
+        """Return the rule for the jobs of a QoS."""
+        own = self.qos.get(qos)
+        if own is None:
+            return self
+        return IdleGpus(
+            action=own.action or self.action,
+            after_s=self.after_s if own.after_s is None else own.after_s,
+            grace_s=self.grace_s if own.grace_s is None else own.grace_s,
+        )
+
+
 class Steps(Table, frozen=True, kw_only=True):
     """[steps]: steps that srun starts inside allocations."""
 
@@ -442,7 +488,13 @@ class Mail(Table, frozen=True, kw_only=True):
     It is called with `-i -- ADDRESS...` and gets the mail on its standard input.
     """
     webhook: str = ""
-    """An HTTP address to which each mail is sent as a JSON object."""
+    """An HTTP address to which each mail is sent."""
+    webhook_format: Literal["json", "slack", "ntfy"] = "json"
+    """The form in which the webhook gets a mail.
+
+    "json" sends all of its fields, "slack" a message for an incoming webhook of Slack or Mattermost, and "ntfy" a notification
+    for a topic of ntfy, which is the last part of the address.
+    """
 
 
 class Retention(Table, frozen=True, kw_only=True):
@@ -481,6 +533,7 @@ class Config(Table, frozen=True, kw_only=True):
     hooks: Hooks = Hooks()
     health: Health = Health()
     interactive: Interactive = Interactive()
+    idle_gpus: IdleGpus = IdleGpus()
     submission: Submission = Submission()
     quotas: Quotas = Quotas()
     steps: Steps = Steps()

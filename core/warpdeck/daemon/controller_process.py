@@ -37,6 +37,7 @@ from warpdeck.controller.loop.adapters import Adapters
 from warpdeck.controller.loop.controller import Controller
 from warpdeck.daemon.collector import Collector
 from warpdeck.daemon.home_process import argument_parser, handle_signals, leave_starter, run_process
+from warpdeck.daemon.idle_gpus import IdleGpuWatch
 from warpdeck.daemon.mailer import Mailer
 from warpdeck.daemon.prometheus_exporter import Exporter
 from warpdeck.daemon.retention import Retention
@@ -134,12 +135,15 @@ def prepare_home(paths: Paths) -> Decoded:
 def _services(
     controller: Controller, store: SqliteStore, trees: TreeFiles
 ) -> list[Coroutine[Any, Any, None]]:
-    """Return the tasks besides the controller's own: mail, the purge of ended jobs, and the removal of unneeded code."""
+    """Return the tasks besides the controller's own: mail, the purge of ended jobs, the removal of unneeded code, and
+    the watch of idle GPUs.
+    """
     state, rules, clock = controller.state, controller.rules, controller.clock
     return [
         Mailer(state, hub=controller.hub, rules=rules, clock=clock).run(),
         Retention(state, purger=store.purger, rules=rules, clock=clock).run(),
         TreeCollector(state=state, trees=trees, clock=clock).run(),
+        IdleGpuWatch(state, controller.events, rules=rules, clock=clock).run(),
     ]
 
 

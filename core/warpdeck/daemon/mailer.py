@@ -27,6 +27,7 @@ from .mail import ONCE_ONLY, Mail, MailedEvents, mail_state, mails, reported_onc
 
 if TYPE_CHECKING:
     from warpdeck.config import Config
+    from warpdeck.config.tables import Mail as MailSettings
     from warpdeck.controller.loop.change_listeners import ChangeListeners
     from warpdeck.controller.loop.site_rules import SiteRules
     from warpdeck.controller.state.state import State
@@ -149,9 +150,9 @@ class Mailer:
 def send(mail: Mail, config: Config) -> None:
     """Send one mail. Raises OSError, ValueError or SubprocessError."""
     if config.mail.webhook:
-        body = msgspec.json.encode(mail)
+        address, document = posted(mail, config.mail)
         request = urllib.request.Request(
-            config.mail.webhook, data=body, headers={"Content-Type": "application/json"}
+            address, data=msgspec.json.encode(document), headers={"Content-Type": "application/json"}
         )
         with urllib.request.urlopen(request, timeout=SEND_S):
             pass
@@ -170,6 +171,32 @@ def send(mail: Mail, config: Config) -> None:
         if done.returncode:
             error_text = done.stderr.decode("utf-8", "replace").strip()[-500:]
             raise ValueError(f"{config.mail.program} ended with {done.returncode}: {error_text}")
+
+
+def posted(mail: Mail, settings: MailSettings) -> tuple[str, object]:
+    """Return the address and the document of the request that tells a webhook about a mail.
+
+    Users choose the names of jobs, so control characters are made visible, and Slack's marks lose their meaning.
+    """
+    subject, nodes = visible_word(mail.subject)[:MAX_SUBJECT_CHARS], ", ".join(mail.nodes)
+    text = f"{subject}\nnodes: {nodes}" if nodes else subject
+    if settings.webhook_format == "slack":
+        # https://api.slack.com/reference/surfaces/formatting#escaping
+        return settings.webhook, {
+            "text": text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+        }
+    if settings.webhook_format == "ntfy":
+        # https://docs.ntfy.sh/publish/#publish-as-json
+        server, _, topic = settings.webhook.rstrip("/").rpartition("/")
+        is_failure = mail.event in ("FAIL", "TIME_LIMIT", "INVALID_DEPEND")
+        return server, {
+            "topic": topic,
+            "title": f"Job {mail.job_id} of {mail.user}",
+            "message": text,
+            "priority": 4 if is_failure else 3,
+            "tags": ["warning" if is_failure else "computer"],
+        }
+    return settings.webhook, mail
 
 
 def addresses(text: str) -> list[str]:

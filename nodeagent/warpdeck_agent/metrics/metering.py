@@ -40,6 +40,10 @@ class UsageMeter:
         self._gpu: Dict[str, float] = dict.fromkeys(("seconds", "busy_s", "idle_s", "energy_j"), 0.0)
         self._mem_peak_bytes = 0
         self._measured = False
+        self.gpus_used_at = time.time()
+        """When one of its GPUs was last in use, or its use was unknown, in unix seconds. An agent does not know what happened
+        before it started, so that time counts as use.
+        """
 
     def add_reading(self, gpus: Sequence[GpuSample], *, job_id: int, more: Values, now: float) -> None:
         """Add one reading of its GPUs, at `now` in unix seconds. `more` are other values at this time."""
@@ -49,6 +53,8 @@ class UsageMeter:
         values: Values = dict(more)
         if uses:
             self._count(uses, passed_s)
+            if any(util is None or util >= IDLE_PCT for util, _, _ in uses):
+                self.gpus_used_at = now
             utils = [(util, 1.0 / len(uses)) for util, _, _ in uses]
             whole = all(util is not None for util, _, _ in uses)
             values["gpu_util_pct"] = known(utils) if whole else None

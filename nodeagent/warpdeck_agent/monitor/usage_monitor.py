@@ -6,7 +6,7 @@ It feeds the meters of launches, and the history of the node and of each GPU.
 from __future__ import annotations
 
 import time
-from typing import Dict, List, Tuple
+from typing import Dict, List, Optional, Tuple
 
 from warpdeck_agent.health.inventory import CpuMeter, memory
 from warpdeck_agent.launch.launch import LocalStep
@@ -14,9 +14,12 @@ from warpdeck_agent.metrics.bounded_record import Values
 from warpdeck_agent.metrics.node_history import NodeHistory
 from warpdeck_agent.registry.launches import Launches
 from warpdeck_agent.storage.spool import Folder
-from warpdeck_agent.wire.messages import AskCurves, AskMoment, Curves, GpuInfo, GpuSample, Moment
+from warpdeck_agent.wire.messages import AskCurves, AskMoment, Curves, GpuInfo, GpuSample, IdleGpus, Moment
 
 from .process_sampler import OUTSIDE_STEPS, Part, ProcessSampler, SampledUsage
+
+LEAST_IDLE_S = 5.0
+"""Seconds without use after which the GPUs of a job are reported as idle."""
 
 
 class UsageMonitor:
@@ -55,9 +58,24 @@ class UsageMonitor:
             if own or more:
                 launch.usage.meter.add_reading(own, job_id=launch.meta.job_id, more=more, now=now)
                 launch.usage.meter.keep(launch.folder)
+            if launch.limit is not None and launch.limit.suspended:
+                launch.usage.meter.gpus_used_at = now
             for step in launch.steps.values():
                 if not step.is_done:
                     self._take_step(step, by_uuid, usages, now)
+
+    def power_by_uuid(self, gpus: List[GpuSample]) -> Dict[str, Optional[float]]:
+        """Return the power of each GPU by its uuid."""
+        return {self._uuids[gpu.index]: gpu.power_w for gpu in gpus if gpu.index in self._uuids}
+
+    def idle_gpus(self) -> List[IdleGpus]:
+        """Return the jobs whose GPUs are idle."""
+        now = time.time()
+        return [
+            IdleGpus(job_id=launch.meta.job_id, since_unix=launch.usage.meter.gpus_used_at)
+            for launch in self._launches.running()
+            if launch.meta.gpus and now - launch.usage.meter.gpus_used_at >= LEAST_IDLE_S
+        ]
 
     def answer(self, request: AskCurves) -> Curves:
         """Return the measurements of a launch, of a step, or of the node. Empty if it is not known here."""

@@ -34,10 +34,25 @@ exec 2>/dev/null
 read -r WARPDECK_GO && [ "$WARPDECK_GO" = go ] || exit 1
 unset WARPDECK_GO
 fail() {
-    echo "$1"
+    printf "%s\n" "$1"
     exit 1
 }
+missing() {
+    if [ -d "$1" ]; then
+        echo "Permission denied"
+    elif [ -e "$1" ]; then
+        echo "Not a directory"
+    else
+        echo "No such file or directory"
+    fi
+}
 ready() {
+    if [ -n "${WARPDECK_NO_FOLDER-}" ]; then
+        case $1 in
+            "${WARPDECK_NO_FOLDER%/}"/*) [ -d "${1%/*}/" ] || fail "cannot write the output file $1: \
+$WARPDECK_NO_FOLDER, the working folder of the job: $(missing "$WARPDECK_NO_FOLDER")" ;;
+        esac
+    fi
     [ -d "${1%/*}/" ] || PATH=@PATH@ mkdir -p "${1%/*}/" || fail "cannot create the folder ${1%/*}/ for the output"
     if [ "$2" = append ]; then
         true >>"$1" || fail "cannot write the output file $1"
@@ -57,8 +72,16 @@ if [ -z "$5" ]; then
 else
     exec <"$3" >>"$4" 2>>"$5"
 fi
+if [ -n "${WARPDECK_NO_FOLDER-}" ]; then
+    for WARPDECK_GO in once twice; do
+        printf "slurmstepd: error: couldn't chdir to \`%s': %s: going to %s instead\n" \
+            "$WARPDECK_NO_FOLDER" "$(missing "$WARPDECK_NO_FOLDER")" "$2" >&2
+    done
+    unset WARPDECK_GO
+fi
+unset WARPDECK_NO_FOLDER
 if [ "$7" = here ]; then
-    unset -f fail ready
+    unset -f fail missing ready
     shift 7
     . "$0"
     exit
@@ -66,6 +89,12 @@ fi
 shift 7
 exec "$@"
 """
+NO_FOLDER = "WARPDECK_NO_FOLDER"
+"""Variable of the shell: the working folder that a job asked for and that cannot be entered.
+
+The job then runs in FALLBACK_FOLDER, and its error output has the message of slurmstepd. Slurm prints it twice.
+"""
+FALLBACK_FOLDER = "/tmp"
 TASKS = "tasks.sh"
 """The name of the file with TASK_LAUNCHER in the agent's folder."""
 TASK_LAUNCHER = r"""# Arguments: the number of tasks, the rank of the first task, then the command.

@@ -52,6 +52,11 @@ from .opening import ResizePty as ResizePty
 from .past_launches import AskLaunches as AskLaunches
 from .past_launches import KnownLaunch as KnownLaunch
 from .past_launches import KnownLaunches as KnownLaunches
+from .progress import AskEvidence as AskEvidence
+from .progress import Evidence as Evidence
+from .progress import Frame as Frame
+from .progress import RankEvidence as RankEvidence
+from .progress import Stall as Stall
 from .steps import StepReport
 from .watch import COLUMNS as COLUMNS
 from .watch import RINGS as RINGS
@@ -69,6 +74,7 @@ from .watch import GpuProcess as GpuProcess
 from .watch import GpuSample as GpuSample
 from .watch import GpuUsage as GpuUsage
 from .watch import Health as Health
+from .watch import IdleGpus as IdleGpus
 from .watch import IdleSession as IdleSession
 from .watch import Inventory as Inventory
 from .watch import JobSample as JobSample
@@ -241,6 +247,7 @@ ControllerMessage = Union[
     AskHealth,
     AskCurves,
     AskMoment,
+    AskEvidence,
     AskLaunches,
     SampleEvery,
     Notice,
@@ -265,6 +272,7 @@ AgentMessage = Union[
     Health,
     Curves,
     Moment,
+    Evidence,
     KnownLaunches,
     StreamAck,
     StreamEnd,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from warpdeck.controller.state.state import State
-from warpdeck.model import GpuReading, Job, NodeName, NodeReading
+from warpdeck.model import GpuReading, Job, JobState, NodeName, NodeReading
 from warpdeck.protocol.job_rows import GpuUse
 
 
@@ -59,6 +59,22 @@ def idle_since(state: State, job: Job) -> float | None:
         return None
     reading = state.node_status.readings.get(job.shares[0].node)
     return next((since for job_id, since in reading.idle if job_id == job.id), None) if reading else None
+
+
+def gpus_idle_since(state: State, job: Job) -> float | None:
+    """Return the time since which all GPUs of a running job are idle, or None if one is in use or its use is unknown."""
+    if job.allocation is None or job.state is not JobState.RUNNING:
+        return None
+    since: list[float] = []
+    for share in job.allocation.shares:
+        if not share.gpus:
+            continue
+        reading = _reading_during(state, job, share.node)
+        found = next((at for job_id, at in reading.idle_gpus if job_id == job.id), None) if reading else None
+        if found is None:
+            return None
+        since.append(found)
+    return max(since, default=None)
 
 
 def _job_readings(state: State, job: Job) -> list[GpuReading]:

@@ -108,17 +108,41 @@ class Hook(BaseHTTPRequestHandler):
         return
 
 
-def test_a_webhook_gets_each_mail_as_json(home: Home, short_tmp: Path) -> None:
+@pytest.fixture
+def hook() -> Iterator[str]:
+    """Serve the address that this returns."""
+    RECEIVED.clear()
     server = HTTPServer(("127.0.0.1", 0), Hook)
     serving = threading.Thread(target=server.serve_forever, daemon=True)
     serving.start()
-    try:
-        configure_mail(home, program="", webhook=f"http://127.0.0.1:{server.server_port}/hook")
-        home.slurm("sbatch", "-W", "--mail-type=FAIL", "--wrap", "exit 9", cwd=short_tmp)
-        eventually(lambda: RECEIVED)
-        assert RECEIVED[0]["event"] == "FAIL"
-        assert (RECEIVED[0]["job_id"], RECEIVED[0]["exit_code"]) == (1, "9:0")
-    finally:
-        server.shutdown()
-        server.server_close()
-        serving.join()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+    serving.join()
+
+
+def test_a_webhook_gets_each_mail_as_json(home: Home, short_tmp: Path, hook: str) -> None:
+    configure_mail(home, program="", webhook=f"{hook}/hook")
+    home.slurm("sbatch", "-W", "--mail-type=FAIL", "--wrap", "exit 9", cwd=short_tmp)
+    eventually(lambda: RECEIVED)
+    assert RECEIVED[0]["event"] == "FAIL"
+    assert (RECEIVED[0]["job_id"], RECEIVED[0]["exit_code"]) == (1, "9:0")
+
+
+def test_chats_and_telephones_get_mails_in_their_form(home: Home, short_tmp: Path, hook: str) -> None:
+    options = ["--mail-type=FAIL", "-J", "<!channel>\n & more", "--wrap", "exit 9"]
+    configure_mail(home, program="", webhook=f"{hook}/services/x", webhook_format="slack")
+    home.slurm("sbatch", "-W", *options, cwd=short_tmp)
+    eventually(lambda: RECEIVED, what="the message")
+    (slack,) = RECEIVED
+    assert list(slack) == ["text"]
+    assert "Name=&lt;!channel&gt;? &amp; more Failed" in slack["text"] and "<" not in slack["text"]
+    RECEIVED.clear()
+    config = home.path / "config.toml"
+    config.write_text(f'[mail]\nwebhook = "{hook}/lab-jobs"\nwebhook_format = "ntfy"\n')
+    home.ok("config", "reload")
+    home.slurm("sbatch", "-W", *options, cwd=short_tmp)
+    eventually(lambda: RECEIVED, what="the notification")
+    (ntfy,) = RECEIVED
+    assert (ntfy["topic"], ntfy["priority"]) == ("lab-jobs", 4)
+    assert ntfy["title"].startswith("Job 2 of ") and "Name=<!channel>? & more Failed" in ntfy["message"]

@@ -396,3 +396,22 @@ def test_the_memory_of_running_processes_is_measured(agent: AgentProcess, short_
         timeout_s=90.0,
         what="the memory was measured",
     )
+
+
+def test_the_meter_knows_since_when_all_gpus_are_idle() -> None:
+    meter = UsageMeter(begin_unix=BEGIN)
+    begun = meter.gpus_used_at
+    assert time.time() - begun < 60, "the time before the agent's start counts as use"
+
+    def read(now: float, *utils: int | None) -> float:
+        gpus = [
+            wire.GpuSample(index=index, util_pct=util, mem_used_bytes=0, power_w=0.0)
+            for index, util in enumerate(utils)
+        ]
+        meter.add_reading(gpus, job_id=1, more={}, now=now)
+        return meter.gpus_used_at
+
+    assert read(BEGIN + 1, 5, 0) == BEGIN + 1
+    assert read(BEGIN + 2, 4, 0) == BEGIN + 1
+    assert read(BEGIN + 3, 0, None) == BEGIN + 3, "unknown use counts as use"
+    assert read(BEGIN + 9, 0, 0) == BEGIN + 3
