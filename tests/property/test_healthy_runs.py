@@ -48,7 +48,9 @@ def make_run(rng: random.Random) -> Run:
     ranks = rng.choice([1, 2, 4, 8])
     cores, power = rng.uniform(0.3, 8.0), rng.uniform(250, 700)
     every_s = rng.choice([0.5, 2.0, 10.0, 30.0, 90.0])
-    train = Phase(max(600.0, every_s * rng.uniform(20, 60)), every_s, rng.choice([0, 1e5, 1e8]), cores, power, "works")
+    train = Phase(
+        max(600.0, every_s * rng.uniform(20, 60)), every_s, rng.choice([0, 1e5, 1e8]), cores, power, "works"
+    )
     startup = Phase(rng.uniform(5, 600), rng.choice([0, 1, 7]), 1e7, 1.0, 60, "works")
     pauses = [
         Phase(

@@ -1,6 +1,7 @@
 """Starts the first process of a launch: a shell that becomes the job's program.
 
-The shell runs as the job's user. Its streams are one end of a socket pair, the gate. The supervisor puts the
+The shell runs as the job's user. Its input and output are one end of a socket pair, the gate. Its standard error is discarded until
+it opens the files of the job, because the dynamic linker writes there about a wrong LD_PRELOAD of the user. The supervisor puts the
 shell into the launch's containment, writes its pid into the launch's record, and sends "go" over the gate.
 Only then does the shell use anything of the user's. So every process that continues has its pid in the
 record, and without a pid nothing of the launch ever runs. If the shell cannot become the program, it sends the
@@ -201,9 +202,13 @@ def start(order: LaunchOrder, script: str) -> Tuple[int, socket.socket]:
     argv = _command(order, script)
     try:
         if order.account is None and order.private is None:
-            gate = [(os.POSIX_SPAWN_DUP2, theirs.fileno(), number) for number in (0, 1, 2)]
+            streams = [
+                (os.POSIX_SPAWN_DUP2, theirs.fileno(), 0),
+                (os.POSIX_SPAWN_DUP2, theirs.fileno(), 1),
+                (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
+            ]
             pid = os.posix_spawn(
-                argv[0], argv, order.env, file_actions=gate, setsid=True, setsigdef=ALL_SIGNALS
+                argv[0], argv, order.env, file_actions=streams, setsid=True, setsigdef=ALL_SIGNALS
             )
         else:
             pid = _fork(order, argv, theirs.fileno(), cover=_covering(order))
@@ -248,8 +253,9 @@ def _fork(order: LaunchOrder, argv: List[str], gate: int, *, cover: Callable[[],
         os.setsid()
         for number in CHANGED_SIGNALS:
             signal.signal(number, signal.SIG_DFL)
-        for stream in (0, 1, 2):
+        for stream in (0, 1):
             os.dup2(gate, stream)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
         cover()
         if order.account is not None:
             uid, gid, groups = order.account
@@ -258,6 +264,6 @@ def _fork(order: LaunchOrder, argv: List[str], gate: int, *, cover: Callable[[],
             os.setresuid(uid, uid, uid)
         os.execve(argv[0], argv, order.env)
     except OSError as error:
-        os.write(2, f"cannot start the job's first process: {error.strerror} ({error.filename})\n".encode())
+        os.write(1, f"cannot start the job's first process: {error.strerror} ({error.filename})\n".encode())
     finally:
         os._exit(1)

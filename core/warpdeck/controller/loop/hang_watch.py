@@ -25,7 +25,7 @@ from .site_rules import SiteRules
 CHECK_S = 5.0
 """Interval in seconds between checks for suspicions. They are in memory."""
 LOOKS, PAUSE_S = 3, 8.0
-"""Number of looks at a job, and seconds between them. A program that works is hardly ever at the same line thrice."""
+"""Number of looks at a job, and seconds between them. A program that works is hardly ever at the same lines three times."""
 AGAIN_FACTOR = 1.5
 """A job without a verdict is examined again when it has been quiet for this much longer."""
 MAX_AT_ONCE = 4
