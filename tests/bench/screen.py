@@ -32,7 +32,7 @@ PROMPT_MARK = "wdprompt> "
 PATIENCE_S = 20.0
 RUNS = 7
 DEMO_RUNS = 5
-DEMO_WORDS, DEMO_ROW = b"demo", b"RUNNING"
+DEMO_WORDS, DEMO_ROW = b"simulated cluster", b"vit-l-pretrain"
 """Parts of the progress line at the start of the demo, and of the first running job in its queue."""
 
 

@@ -52,6 +52,7 @@ class QuietFleet:
         self.launches: list[wire.Launch] = []
         self.measured: wire.Curves | None = None
         """Measurements that every node returns."""
+        self.evidence_of: dict[str, wire.Evidence] = {}
         self.moments: dict[str, wire.Moment | RemoteError] = {}
         """Past state of nodes, for any requested time. Other nodes return no measurements."""
         self.checks: list[wire.Check] = []
@@ -101,6 +102,9 @@ class QuietFleet:
         if isinstance(answer, RemoteError):
             raise answer
         return answer
+
+    async def evidence(self, name: NodeName, request: wire.AskEvidence) -> wire.Evidence:
+        return self.evidence_of.get(name, wire.Evidence(ask=0))
 
     async def known_launches(self, name: NodeName, launches: list[list[int]]) -> list[wire.KnownLaunch]:
         return []

@@ -21,7 +21,8 @@ from warpdeck_tui.user_files.settings import Settings, read_settings
 
 WEB_DRIVER = "textual.drivers.web_driver:WebDriver"
 """The driver that `warpdeck serve` sets. It means that the terminal is a browser."""
-
+APP = "warpdeck_tui.app"
+"""The package of the app, which is imported by name because that takes most of the start time."""
 DUMB = ("dumb", "unknown")
 """Types of terminals that cannot move the cursor, for example that of Emacs' shell or of a CI log."""
 M_ARENA_MAX, M_MMAP_THRESHOLD = -8, -3
@@ -66,6 +67,12 @@ def start(
     return guarded(lambda: run(options, everybody=everybody, at=at, moment=moment))
 
 
+def load() -> None:
+    """Import the app, for a caller that has to wait for a controller anyway."""
+    with _loading():
+        importlib.import_module(APP)
+
+
 def no_app(environ: Mapping[str, str], *, is_terminal: bool) -> str:
     """Return why the app cannot be shown, or "" if it can."""
     if not is_terminal:
@@ -93,7 +100,7 @@ def run(options: Options, *, everybody: bool, at: tuple[str, str], moment: float
     if low_bandwidth:
         os.environ.setdefault("TEXTUAL_COLOR_SYSTEM", "256")
     with _loading():
-        app = importlib.import_module("warpdeck_tui.app").DeckApp(
+        app = importlib.import_module(APP).DeckApp(
             everybody=everybody,
             at=at,
             moment=moment,

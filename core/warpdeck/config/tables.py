@@ -95,6 +95,8 @@ class Scheduler(Table, frozen=True, kw_only=True):
     """Seconds in which a job that is paused may save its work, unless it asked for a time with --signal."""
     limit_grace_s: WholeSeconds = 300
     """Seconds beyond its time limit in which a job with --requeue=limit may wait for its next checkpoint."""
+    hang_after_s: WholeSeconds = 180
+    """Seconds without any progress after which a training job with a regular output is examined; 0: never."""
     suspend_keeps_gpus: bool = True
     reclaim: bool = True
     """Accounts may preempt jobs of others to get back resources of their quota."""

@@ -30,6 +30,8 @@ PROBE_S = 10.0
 CHECK_S = 30.0
 """Seconds that all health checks of a node may take, in addition to the site's own program."""
 CURVES_S = 20.0
+EVIDENCE_S = 60.0
+"""The agent limits the time for the stacks itself. The node may be busy."""
 PAST_STATE_S = 2.0
 """Seconds to wait for one node's past state.
 
@@ -50,8 +52,15 @@ MAX_UNPROCESSED_BYTES = 256 * 1024
 This is a thousand reports, or one larger message.
 """
 
-_Question = wire.AskHealth | wire.AskCurves | wire.AskMoment | wire.AskLaunches | stepwire.ReservePort
-_Answer = wire.Health | wire.Curves | wire.Moment | wire.KnownLaunches | stepwire.PortReserved
+_Question = (
+    wire.AskHealth
+    | wire.AskCurves
+    | wire.AskMoment
+    | wire.AskEvidence
+    | wire.AskLaunches
+    | stepwire.ReservePort
+)
+_Answer = wire.Health | wire.Curves | wire.Moment | wire.Evidence | wire.KnownLaunches | stepwire.PortReserved
 
 
 class Superseded(RemoteError):
@@ -206,6 +215,12 @@ class Channel:
         assert isinstance(answer, wire.Moment)
         return answer
 
+    async def evidence(self, request: wire.AskEvidence) -> wire.Evidence:
+        """Return what the ranks of a launch are doing on the node. Raises RemoteError."""
+        answer = await self._request(request, EVIDENCE_S)
+        assert isinstance(answer, wire.Evidence)
+        return answer
+
     async def known_launches(self, launches: list[list[int]]) -> list[wire.KnownLaunch]:
         """Return the agent's records of these launches ([job_id, restarts]). Raises RemoteError."""
         found: list[wire.KnownLaunch] = []
@@ -296,6 +311,7 @@ class Channel:
                 wire.Health(ask=number)
                 | wire.Curves(ask=number)
                 | wire.Moment(ask=number)
+                | wire.Evidence(ask=number)
                 | wire.KnownLaunches(ask=number)
                 | stepwire.PortReserved(ask=number)
             ) if number:

@@ -7,11 +7,13 @@ messages.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import gc
 import logging
 import random
 from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import PurePath
 from typing import Any
 
 from warpdeck.base.controller_starts import SiteIdentity, supersedes
@@ -190,7 +192,7 @@ class AgentFleet:
         if tree is not None:
             link.trees[tree.sha256] = tree
         hidden = folder_containing(launch.cwd, launch.private_dirs) is not None
-        visible = not hidden and await self._is_visible(link, launch.cwd, launch.uid)
+        visible = not hidden and await self._sees_folder(link, launch)
         if link.channel is not None:
             values = {**launch.__dict__, "cwd_visible": visible}
             if visible and launch.in_place:
@@ -240,6 +242,9 @@ class AgentFleet:
 
     async def past_state(self, name: NodeName, *, at_unix: float) -> wire.Moment:
         return await self._channel(name).past_state(at_unix)
+
+    async def evidence(self, name: NodeName, request: wire.AskEvidence) -> wire.Evidence:
+        return await self._channel(name).evidence(request)
 
     async def known_launches(self, name: NodeName, launches: list[list[int]]) -> list[wire.KnownLaunch]:
         return await self._channel(name).known_launches(launches)
@@ -447,10 +452,23 @@ class AgentFleet:
         except (OSError, UserError) as error:
             log.warning("upload of %s: %s", tree.tree, error)
 
+    async def _sees_folder(self, link: NodeConnection, launch: wire.Launch) -> bool:
+        """Return whether the launch's working folder is the same folder on the node.
+
+        A folder that does not exist is the same if the nearest existing folder above it is. A launch with a
+        code snapshot runs in a checkout then.
+        """
+        for folder in (launch.cwd, *map(str, PurePath(launch.cwd).parents)):
+            with contextlib.suppress(FileNotFoundError):
+                return await self._is_visible(link, folder, launch.uid)
+            if launch.tree is not None:
+                break
+        return False
+
     async def _is_visible(self, link: NodeConnection, folder: str, uid: int) -> bool:
         """Return whether the submit folder is the same folder on the node.
 
-        A helper process makes a file in it here as the user, and the node looks for that file.
+        A helper process makes a file in it here as the user, and the node looks for it. Raises FileNotFoundError.
         """
         if link.transport is not None and link.transport.is_local:
             return True
@@ -467,13 +485,13 @@ class AgentFleet:
 
     async def _probe(self, link: NodeConnection, folder: str, uid: int) -> bool | None:
         """Return whether the node sees the folder, or None if the folder does not answer there.
-
-        Raises TimeoutError if the node, or this host's own file system, does not answer.
+        Raises TimeoutError if the node, or this host's own file system, does not answer, and FileNotFoundError
+        if the folder does not exist here.
         """
         try:
             async with self.files.probe(folder, uid=uid, answer_s=PROBE_S) as name:
                 return link.channel is not None and await link.channel.probe(folder, name, uid=uid)
-        except TimeoutError:
+        except (TimeoutError, FileNotFoundError):
             raise
         except OSError as error:
             log.debug("no probe in %s: %s", folder, error)

@@ -105,6 +105,8 @@ class NodeReading(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     gpus: tuple[GpuReading, ...] = ()
     idle: tuple[tuple[JobId, float], ...] = ()
     """Interactive jobs that are idle and unattended, each with the Unix time since which it is idle."""
+    stalls: tuple[tuple[JobId, int, float], ...] = ()
+    """Jobs that the node suspects to hang: job, number of restarts, and for how many seconds it has been quiet."""
     idle_gpus: tuple[tuple[JobId, float], ...] = ()
     """Jobs whose GPUs of this node are all idle, each with the Unix time since which they are."""
 

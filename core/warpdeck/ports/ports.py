@@ -166,6 +166,10 @@ class Fleet(Protocol):
         """
         ...
 
+    async def evidence(self, name: NodeName, request: wire.AskEvidence) -> wire.Evidence:
+        """Return what the ranks of a launch are doing on the node now. Raises RemoteError."""
+        ...
+
     async def known_launches(self, name: NodeName, launches: list[list[int]]) -> list[wire.KnownLaunch]:
         """Return the reports and records of launches that the node runs or was told to forget.
 

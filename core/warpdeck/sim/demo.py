@@ -8,6 +8,12 @@ standard input ends, so that it never outlives its parent.
 
 from __future__ import annotations
 
+import gc
+
+if __name__ == "__main__":
+    # As in the controller's process, collections during the imports are in vain. `Collector.loading` enables them.
+    gc.disable()
+
 import argparse
 import asyncio
 import contextlib
@@ -31,6 +37,7 @@ from warpdeck.controller.events.events import NodeAdded, NodeDrained, Submitted
 from warpdeck.controller.launch.code_trees import TreeFiles
 from warpdeck.controller.loop.adapters import Adapters
 from warpdeck.controller.loop.controller import Controller
+from warpdeck.daemon.collector import Collector
 from warpdeck.engines.native.engine import native_engine
 from warpdeck.model import JobId, JobState, Node, NodeName, Request
 from warpdeck.ports.caller import Principal
@@ -183,19 +190,21 @@ async def _wait_settled(controller: Controller, nodes: list[SimNode], clock: Sim
 async def simulate_past(
     controller: Controller, nodes: list[SimNode], clock: SimClock, rng: random.Random
 ) -> None:
-    """Simulate the past in steps. Some of its jobs have ended long ago, and some still run."""
+    """Simulate the past in steps. Some of its jobs have ended long ago, and some still run.
+
+    The jobs of a step are submitted together, so that one pass plans all of them: passes are most of the start time.
+    """
     parts = [rng.uniform(0.5, 1.5) for _ in range(STEPS)]
     for step, part in enumerate(parts):
         print(f"{100 * step // STEPS} %", flush=True)  # `warpdeck demo` shows it
-        for _ in range(rng.randint(1, 4)):
-            if len(controller.state.index.pending) < MAX_WAITING:
-                await submit(controller, *workload.any_request(rng))
+        count = min(rng.randint(1, 4), MAX_WAITING - len(controller.state.index.pending))
+        requests = [workload.any_request(rng) for _ in range(count)]
         if step == SHELL_STEP:
-            await submit(controller, workload.principal_of("carol"), workload.shell("carol"))
+            requests.append((workload.principal_of("carol"), workload.shell("carol")))
         if step == SWEEP_STEP:
-            await submit(
-                controller, workload.principal_of("alice"), workload.sweep("alice", grid=SWEEP, at_once=6)
-            )
+            sweep = workload.sweep("alice", grid=SWEEP, at_once=6)
+            requests.append((workload.principal_of("alice"), sweep))
+        await asyncio.gather(*(submit(controller, *request) for request in requests))
         await _wait_settled(controller, nodes, clock)
         clock.jump(PAST_S * part / sum(parts))
         await _wait_settled(controller, nodes, clock)
@@ -220,7 +229,8 @@ async def serve(paths: Paths, *, seed: int) -> None:
         loop.add_signal_handler(number, stop.set)
     lifeline = loop.run_in_executor(None, sys.stdin.buffer.read)
     lifeline.add_done_callback(lambda _: stop.set())
-    store = await SqliteStore.open(paths.database)  # a what-if reads the past from this database
+    # A what-if reads the past from this database. It is deleted with the demo, so it need not be durable.
+    store = await SqliteStore.open(paths.database, is_durable=False)
     try:
         await _run(paths, store, random.Random(seed), stop=stop)
     finally:
@@ -229,7 +239,7 @@ async def serve(paths: Paths, *, seed: int) -> None:
 
 async def _run(paths: Paths, store: Store, rng: random.Random, *, stop: asyncio.Event) -> None:
     """Simulate the past, then run the workload until `stop`."""
-    clock, nodes = SimClock(behind_s=PAST_S), make_nodes()
+    clock, nodes, collector = SimClock(behind_s=PAST_S), make_nodes(), Collector()
     cluster = simulated(
         paths,
         nodes,
@@ -245,8 +255,9 @@ async def _run(paths: Paths, store: Store, rng: random.Random, *, stop: asyncio.
 
         async def live() -> None:
             drained = NodeDrained(name=NodeName(DRAINED), reason="ECC errors on GPU 5, will be replaced")
-            await controller.apply(drained)
-            await simulate_past(controller, nodes, clock, rng)
+            with collector.loading():
+                await controller.apply(drained)
+                await simulate_past(controller, nodes, clock, rng)
             await server.start()
             await submit_forever(controller, rng)
 

@@ -239,6 +239,11 @@ class SimFleet:
             ask=request.ask, curves=[made], gpu=gpu_usage(launch, begin=report.started_at, end=end)
         )
 
+    async def evidence(self, name: NodeName, request: wire.AskEvidence) -> wire.Evidence:
+        if not self._nodes[name].up:
+            raise RemoteError(name, "cut")
+        return wire.Evidence(ask=request.ask)
+
     async def past_state(self, name: NodeName, *, at_unix: float) -> wire.Moment:
         node = self._nodes[name]
         if not node.up:

@@ -92,8 +92,11 @@ class SqliteStore:
         self._recent = RecentReads()
 
     @classmethod
-    async def open(cls, path: str, *, connect: Connect = open_database) -> Self:
-        """Open or create the database (mode 0600), and migrate it. Raises StoreError."""
+    async def open(cls, path: str, *, connect: Connect = open_database, is_durable: bool = True) -> Self:
+        """Open or create the database (mode 0600), and migrate it. Raises StoreError.
+
+        If `is_durable` is false, commits do not wait for the disk.
+        """
         try:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             refuse_newer(path)
@@ -106,7 +109,7 @@ class SqliteStore:
         try:
             await db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # has an effect on a new database only
             await db.execute("PRAGMA journal_mode = WAL")
-            await db.execute("PRAGMA synchronous = FULL")
+            await db.execute(f"PRAGMA synchronous = {'FULL' if is_durable else 'OFF'}")
             if await db.read(needs_migration):
                 await db.transact(migrate)
             await store.log.resume()

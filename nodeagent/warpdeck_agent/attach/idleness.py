@@ -13,6 +13,7 @@ from typing import Dict, List, Protocol, Sequence
 
 from warpdeck_agent.launch.background_tasks import BackgroundTasks
 from warpdeck_agent.launch.launch import LocalLaunch
+from warpdeck_agent.linux.uptime import uptime_at, uptime_s
 from warpdeck_agent.metrics.metering import IDLE_PCT
 from warpdeck_agent.registry.launches import Launches
 from warpdeck_agent.streams import terminal_relay
@@ -29,7 +30,10 @@ CPU_EVERY_S = 15.0
 
 
 class _SessionActivity:
-    """When one session was last in use, and the values with which its next measurements are compared."""
+    """When one session was last in use, and the values with which its next measurements are compared.
+
+    The times are seconds since the node's boot, so that setting the node's date ends no session.
+    """
 
     def __init__(self, launch: LocalLaunch, now: float) -> None:
         self.used_at = now
@@ -56,7 +60,7 @@ class Idleness:
 
     def add_reading(self, gpus: Sequence[GpuSample]) -> None:
         """Check every session. `gpus` is the last reading of the GPUs. Called about once a second."""
-        now = time.time()
+        now = uptime_s()
         running = [launch for launch in self._launches.running() if launch.meta.pty and not launch.end.cause]
         self._activities = {
             launch.key: self._activities.get(launch.key) or _SessionActivity(launch, now)
@@ -66,7 +70,9 @@ class Idleness:
         for launch in running:
             since = self._used_at(launch, gpus, now)
             if now - since >= QUIET_S:
-                self._idle.append(IdleSession(job_id=launch.meta.job_id, since_unix=since))
+                self._idle.append(
+                    IdleSession(job_id=launch.meta.job_id, since_unix=time.time() - (now - since))
+                )
             if launch.meta.idle_limit_s:
                 self._enforce_limit(launch, launch.meta.idle_limit_s, since=since, now=now)
 
@@ -75,7 +81,7 @@ class Idleness:
         return self._idle
 
     def _used_at(self, launch: LocalLaunch, gpus: Sequence[GpuSample], now: float) -> float:
-        """Return when the session was last used, in unix seconds."""
+        """Return when the session was last used, in seconds since the boot."""
         seen = self._activities[launch.key]
         if now - seen.cpu_at >= CPU_EVERY_S:
             if launch.usage.cpu.total_s - seen.cpu_s > BUSY_SHARE * (now - seen.cpu_at):
@@ -86,7 +92,7 @@ class Idleness:
         if any(_computes(gpu, launch.meta.job_id) for gpu in gpus):
             seen.used_at = now
         touched = launch.folder.touched_at("active")
-        seen.used_at = max(seen.used_at, min(touched, now))
+        seen.used_at = max(seen.used_at, min(uptime_at(touched), now))
         return seen.used_at
 
     def _enforce_limit(self, launch: LocalLaunch, limit_s: float, *, since: float, now: float) -> None:

@@ -24,7 +24,7 @@ MOST_WAITING = 16
 """The most unanswered checks of one user. Each keeps a process and a thread. Further checks wait for one of
 them to end.
 """
-_IS_FOLDER, _IS_ENTRY = '[ -d "$0" ]', '[ -e "$0" ] || [ -L "$0" ]'
+_IS_FOLDER, _IS_ENTRY = '[ -d "$0" ] && [ -x "$0" ]', '[ -e "$0" ] || [ -L "$0" ]'
 Question = Tuple[int, str, str]
 """(uid, test, path)"""
 
@@ -38,7 +38,7 @@ class FolderChecks:
         self._seen: Dict[Tuple[int, str], float] = {}
 
     async def is_there(self, path: str, *, uid: int) -> bool:
-        """Return whether the folder exists for the user.
+        """Return whether the folder exists and the user can enter it.
 
         Raises LaunchError if its file server does not answer.
         """

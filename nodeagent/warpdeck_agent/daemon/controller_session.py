@@ -187,6 +187,7 @@ class ControllerSession:
             wire.ProbePath: lambda request: self._background.start(self._probe(request)),
             wire.AskHealth: lambda request: self._background.start(self._send_health(request)),
             wire.AskCurves: lambda request: self.tell(agent.monitor.usage.answer(request)),
+            wire.AskEvidence: lambda request: self._background.start(self._send_evidence(request)),
             wire.AskLaunches: lambda request: self.tell(jobs.forgetting.answer(request)),
             wire.AskMoment: lambda request: self.tell(agent.monitor.usage.moment(request)),
             wire.SampleEvery: lambda request: agent.monitor.sample_every(request.interval_s),
@@ -210,6 +211,9 @@ class ControllerSession:
 
     async def _send_health(self, request: wire.AskHealth) -> None:
         self.tell(await self._agent.monitor.health.answer(request))
+
+    async def _send_evidence(self, request: wire.AskEvidence) -> None:
+        self.tell(await self._agent.monitor.progress.evidence.answer(request))
 
     async def _drain(self) -> None:
         async with self._draining:  # before Python 3.11 only one task may wait for a writer

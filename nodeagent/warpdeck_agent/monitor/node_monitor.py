@@ -13,6 +13,7 @@ from typing import Any, Callable, List, Tuple
 from warpdeck_agent.attach.idleness import Idleness
 from warpdeck_agent.gpu.gpus import GpuWatch
 from warpdeck_agent.health.node_health import NodeHealth
+from warpdeck_agent.progress.progress_monitor import ProgressMonitor
 from warpdeck_agent.registry.launch_registry import LaunchRegistry
 from warpdeck_agent.storage.spool import Spool
 from warpdeck_agent.wire.messages import GpuInfo, GpuSample, Sample
@@ -42,6 +43,7 @@ class NodeMonitor:
         self._next_reading = 0.0
         self.usage = UsageMonitor(registry.launches, spool)
         self.idleness = Idleness(registry.launches, registry.control.end)
+        self.progress = ProgressMonitor(registry.launches)
         self.health = NodeHealth(spool, self._gpus, tell, gpus_in_use=registry.launches.gpus_in_use)
 
     @property
@@ -87,6 +89,7 @@ class NodeMonitor:
             self._next_reading = time.monotonic() + READ_S * 0.9
             self.usage.add_reading(gpus)
             self.idleness.add_reading(gpus)
+            self.progress.add_reading(self.usage.power_by_uuid(gpus))
 
     def _send(self, gpus: List[GpuSample]) -> None:
         """Send a sample when it is due, or at once if the processes on the GPUs have changed.
@@ -111,6 +114,7 @@ class NodeMonitor:
                 mem_used_bytes=usage.mem_used_bytes,
                 gpus=gpus,
                 idle=self.idleness.sessions(),
+                stalls=self.progress.stalls(),
                 idle_gpus=usage.idle_gpus(),
             )
         )

@@ -6,7 +6,7 @@ It feeds the meters of launches, and the history of the node and of each GPU.
 from __future__ import annotations
 
 import time
-from typing import Dict, List, Tuple
+from typing import Dict, List, Optional, Tuple
 
 from warpdeck_agent.health.inventory import CpuMeter, memory
 from warpdeck_agent.launch.launch import LocalStep
@@ -63,6 +63,10 @@ class UsageMonitor:
             for step in launch.steps.values():
                 if not step.is_done:
                     self._take_step(step, by_uuid, usages, now)
+
+    def power_by_uuid(self, gpus: List[GpuSample]) -> Dict[str, Optional[float]]:
+        """Return the power of each GPU by its uuid."""
+        return {self._uuids[gpu.index]: gpu.power_w for gpu in gpus if gpu.index in self._uuids}
 
     def idle_gpus(self) -> List[IdleGpus]:
         """Return the jobs whose GPUs are idle."""

@@ -28,6 +28,8 @@ GATHER_S = 0.01
 """Shortest interval in seconds between reports of ends. Each batch costs a disk sync here and a transaction
 at the controller, which writes some twenty pages however few ends are in it.
 """
+NOT_BEGUN = (0, 53)
+"""Exit status (code, signal) of a job that could not begin, as Slurm reports it."""
 FOLLOWED_FACTOR = 2
 """The interval is longer by this factor if other launches have begun on the resources of all ended ones. No
 resources are idle then.
@@ -131,9 +133,8 @@ class Ending:
             launch.phase, launch.end.status = "exited", status
             if not launch.end.cause and launch.checkpoints.left_for_limit():
                 launch.end.cause = "timeout"
-            launch.end.cause = (
-                "launch_failed" if launch.end.message and not launch.end.cause else launch.end.cause
-            )
+            if launch.end.message and not launch.end.cause:
+                launch.end.cause, launch.end.status = "launch_failed", NOT_BEGUN
         elif not launch.folder.pid():
             launch.phase, launch.end.status = "exited", (1, 0)
             launch.end.cause, launch.end.message = "launch_failed", "the job's first process did not start"

@@ -101,8 +101,9 @@ class LimitEnforcement:
         if meta.role != "hold":
             times, begun = launch.checkpoints.times, meta.started_at
             until = goes_on_until(limit_unix, times, begun_unix=begun, grace_s=meta.limit_grace_s)
-        while time.time() < until and launch.checkpoints.look() == before:
-            await asyncio.sleep(min(LOOK_S, max(0.0, until - time.time())))
+        end = time.monotonic() + until - time.time()
+        while time.monotonic() < end and launch.checkpoints.look() == before:
+            await asyncio.sleep(min(LOOK_S, max(0.0, end - time.monotonic())))
             left_s = None if limit is None else limit.left_s()
             if launch.phase != "running" or left_s is None or left_s > 0:
                 return  # It has ended, is suspended, or got another limit, which has its own end.

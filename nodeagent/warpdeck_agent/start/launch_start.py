@@ -27,9 +27,10 @@ from warpdeck_agent.launch import checkpoints
 from warpdeck_agent.launch.launch import LocalLaunch
 from warpdeck_agent.linux.env_passthrough import with_all_variables
 from warpdeck_agent.linux.refusals import LaunchError
+from warpdeck_agent.linux.uptime import uptime_s
 from warpdeck_agent.storage.scripts import Scripts
 from warpdeck_agent.storage.spool import SCRIPTS, LaunchFolder, Meta, Spool
-from warpdeck_agent.supervisor.starter import TASKS, LaunchOrder, runs_here
+from warpdeck_agent.supervisor.starter import FALLBACK_FOLDER, NO_FOLDER, TASKS, LaunchOrder, runs_here
 from warpdeck_agent.supervisor.supervisor_link import Supervision, SupervisorLost
 from warpdeck_agent.tasks.ports import Ports
 from warpdeck_agent.users import login_path
@@ -159,6 +160,7 @@ class Launcher:
             user=request.user,
             uid=uid,
             started_at=time.time(),
+            started_at_uptime_s=uptime_s(),
             time_limit_s=request.time_limit_s,
             grace_s=request.grace_s,
             stdout=request.stdout if _writes_output_here(request) else "",
@@ -194,9 +196,10 @@ class Launcher:
     async def _work_dir(self, request: Launch, user_ids: UserIds, containment: ContainmentHandle) -> str:
         if request.tree is not None:
             return await self._checkouts.folder(request, user_ids, containment)
-        if request.cwd_visible and await self._folders.is_there(request.cwd, uid=user_ids.uid):
-            return request.cwd
-        return self._checkouts.empty(request, user_ids)
+        if not request.cwd_visible:
+            return self._checkouts.empty(request, user_ids)
+        is_there = await self._folders.is_there(request.cwd, uid=user_ids.uid)
+        return request.cwd if is_there else FALLBACK_FOLDER
 
     async def _login_environment(
         self, request: Launch, launch: LocalLaunch, *, user_ids: UserIds
@@ -355,6 +358,9 @@ class Launcher:
         env = self._ports.with_master(env, launch.key, tasks=request.role == "tasks")
         env.update(job_variables(launch, self._spool))
         env.update(_times(request))
+        env.pop(NO_FOLDER, None)
+        if request.tree is None and request.cwd_visible and launch.meta.work_dir != request.cwd:
+            env[NO_FOLDER] = request.cwd
         if _is_missing_here(env.get("XDG_RUNTIME_DIR", "")):
             del env["XDG_RUNTIME_DIR"]
         return with_programs(with_gpu_names(env, launch.meta.gpu_names), self._spool)

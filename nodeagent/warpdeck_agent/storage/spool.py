@@ -94,6 +94,8 @@ class Meta:
     proof: str = ""
     record: str = ""
     """The controller's proof and record of the launch (see `wire.past_launches`)."""
+    started_at_uptime_s: float = 0.0
+    """When it was started, in seconds since the node's boot; 0 if an earlier version stored it."""
     token: str = ""
     """Secret with which the job's processes prove to this agent that they belong to the job."""
 

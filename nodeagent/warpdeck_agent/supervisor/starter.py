@@ -1,6 +1,7 @@
 """Starts the first process of a launch: a shell that becomes the job's program.
 
-The shell runs as the job's user. Its streams are one end of a socket pair, the gate. The supervisor puts the
+The shell runs as the job's user. Its input and output are one end of a socket pair, the gate. Its standard error is discarded until
+it opens the files of the job, because the dynamic linker writes there about a wrong LD_PRELOAD of the user. The supervisor puts the
 shell into the launch's containment, writes its pid into the launch's record, and sends "go" over the gate.
 Only then does the shell use anything of the user's. So every process that continues has its pid in the
 record, and without a pid nothing of the launch ever runs. If the shell cannot become the program, it sends the
@@ -34,10 +35,25 @@ exec 2>/dev/null
 read -r WARPDECK_GO && [ "$WARPDECK_GO" = go ] || exit 1
 unset WARPDECK_GO
 fail() {
-    echo "$1"
+    printf "%s\n" "$1"
     exit 1
 }
+missing() {
+    if [ -d "$1" ]; then
+        echo "Permission denied"
+    elif [ -e "$1" ]; then
+        echo "Not a directory"
+    else
+        echo "No such file or directory"
+    fi
+}
 ready() {
+    if [ -n "${WARPDECK_NO_FOLDER-}" ]; then
+        case $1 in
+            "${WARPDECK_NO_FOLDER%/}"/*) [ -d "${1%/*}/" ] || fail "cannot write the output file $1: \
+$WARPDECK_NO_FOLDER, the working folder of the job: $(missing "$WARPDECK_NO_FOLDER")" ;;
+        esac
+    fi
     [ -d "${1%/*}/" ] || PATH=@PATH@ mkdir -p "${1%/*}/" || fail "cannot create the folder ${1%/*}/ for the output"
     if [ "$2" = append ]; then
         true >>"$1" || fail "cannot write the output file $1"
@@ -57,8 +73,16 @@ if [ -z "$5" ]; then
 else
     exec <"$3" >>"$4" 2>>"$5"
 fi
+if [ -n "${WARPDECK_NO_FOLDER-}" ]; then
+    for WARPDECK_GO in once twice; do
+        printf "slurmstepd: error: couldn't chdir to \`%s': %s: going to %s instead\n" \
+            "$WARPDECK_NO_FOLDER" "$(missing "$WARPDECK_NO_FOLDER")" "$2" >&2
+    done
+    unset WARPDECK_GO
+fi
+unset WARPDECK_NO_FOLDER
 if [ "$7" = here ]; then
-    unset -f fail ready
+    unset -f fail missing ready
     shift 7
     . "$0"
     exit
@@ -66,6 +90,12 @@ fi
 shift 7
 exec "$@"
 """
+NO_FOLDER = "WARPDECK_NO_FOLDER"
+"""Variable of the shell: the working folder that a job asked for and that cannot be entered.
+
+The job then runs in FALLBACK_FOLDER, and its error output has the message of slurmstepd. Slurm prints it twice.
+"""
+FALLBACK_FOLDER = "/tmp"
 TASKS = "tasks.sh"
 """The name of the file with TASK_LAUNCHER in the agent's folder."""
 TASK_LAUNCHER = r"""# Arguments: the number of tasks, the rank of the first task, then the command.
@@ -172,9 +202,13 @@ def start(order: LaunchOrder, script: str) -> Tuple[int, socket.socket]:
     argv = _command(order, script)
     try:
         if order.account is None and order.private is None:
-            gate = [(os.POSIX_SPAWN_DUP2, theirs.fileno(), number) for number in (0, 1, 2)]
+            streams = [
+                (os.POSIX_SPAWN_DUP2, theirs.fileno(), 0),
+                (os.POSIX_SPAWN_DUP2, theirs.fileno(), 1),
+                (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
+            ]
             pid = os.posix_spawn(
-                argv[0], argv, order.env, file_actions=gate, setsid=True, setsigdef=ALL_SIGNALS
+                argv[0], argv, order.env, file_actions=streams, setsid=True, setsigdef=ALL_SIGNALS
             )
         else:
             pid = _fork(order, argv, theirs.fileno(), cover=_covering(order))
@@ -219,8 +253,9 @@ def _fork(order: LaunchOrder, argv: List[str], gate: int, *, cover: Callable[[],
         os.setsid()
         for number in CHANGED_SIGNALS:
             signal.signal(number, signal.SIG_DFL)
-        for stream in (0, 1, 2):
+        for stream in (0, 1):
             os.dup2(gate, stream)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
         cover()
         if order.account is not None:
             uid, gid, groups = order.account
@@ -229,6 +264,6 @@ def _fork(order: LaunchOrder, argv: List[str], gate: int, *, cover: Callable[[],
             os.setresuid(uid, uid, uid)
         os.execve(argv[0], argv, order.env)
     except OSError as error:
-        os.write(2, f"cannot start the job's first process: {error.strerror} ({error.filename})\n".encode())
+        os.write(1, f"cannot start the job's first process: {error.strerror} ({error.filename})\n".encode())
     finally:
         os._exit(1)

@@ -157,8 +157,9 @@ def _discard(starting: Future[Tuple[subprocess.Popen[bytes], socket.socket]]) ->
 async def _communicate(process: subprocess.Popen[bytes], link: socket.socket, child: UserChild) -> bytes:
     loop = asyncio.get_running_loop()
     output = bytearray()
-    with contextlib.suppress(ConnectionError):
+    with contextlib.suppress(ConnectionError):  # a child that has already ended may have printed something
         await loop.sock_sendall(link, child.order)
+    with contextlib.suppress(ConnectionError):
         while data := await loop.sock_recv(link, READ_BYTES):
             output += data
             if len(output) > child.most_bytes:

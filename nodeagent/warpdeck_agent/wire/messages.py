@@ -52,6 +52,11 @@ from .opening import ResizePty as ResizePty
 from .past_launches import AskLaunches as AskLaunches
 from .past_launches import KnownLaunch as KnownLaunch
 from .past_launches import KnownLaunches as KnownLaunches
+from .progress import AskEvidence as AskEvidence
+from .progress import Evidence as Evidence
+from .progress import Frame as Frame
+from .progress import RankEvidence as RankEvidence
+from .progress import Stall as Stall
 from .steps import StepReport
 from .watch import COLUMNS as COLUMNS
 from .watch import RINGS as RINGS
@@ -242,6 +247,7 @@ ControllerMessage = Union[
     AskHealth,
     AskCurves,
     AskMoment,
+    AskEvidence,
     AskLaunches,
     SampleEvery,
     Notice,
@@ -266,6 +272,7 @@ AgentMessage = Union[
     Health,
     Curves,
     Moment,
+    Evidence,
     KnownLaunches,
     StreamAck,
     StreamEnd,

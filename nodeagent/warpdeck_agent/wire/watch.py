@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Dict, List, Literal, Optional
 
+from .progress import Stall
+
 COLUMNS = ("gpu_util_pct", "gpu_mem_bytes", "gpu_power_w", "gpu_temp_c", "cpu_pct", "mem_bytes")
 """The columns of usage curves. `cpu_pct` 100 is one CPU."""
 RINGS = ((1.0, 600), (10.0, 720), (60.0, 1440))
@@ -163,6 +165,8 @@ class Sample:
     mem_used_bytes: int
     gpus: List[GpuSample] = field(default_factory=list)
     idle: List[IdleSession] = field(default_factory=list)
+    stalls: List[Stall] = field(default_factory=list)
+    """Launches that are suspected to hang."""
     idle_gpus: List[IdleGpus] = field(default_factory=list)
     t: Literal["sample"] = "sample"
 

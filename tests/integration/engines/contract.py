@@ -433,7 +433,6 @@ class EngineContract:
         assert len(await rig.engine.nodes.rows(rig.user, ask.Nodes())) == 1
         await rig.cancel(job)
 
-    @needs(Action.NODES_AT)
     async def test_nodes_have_a_past_and_no_future(self, rig: Rig) -> None:
         job = await rig.running()
         [row] = (await rig.engine.nodes.past(rig.user, ask.NodesAt(at=time.time())))[0:10]
@@ -442,7 +441,6 @@ class EngineContract:
         with pytest.raises(UserError, match="future"):
             await rig.engine.nodes.past(rig.user, ask.NodesAt(at=time.time() + 3600))
 
-    @needs(Action.TIMELINE)
     async def test_a_timeline_has_the_drains_of_its_range(self, rig: Rig) -> None:
         nodes, since = rig.engine.nodes, time.time()
         await nodes.drain(rig.admin, ask.NodeDrain(name=rig.node, reason="a fan"))

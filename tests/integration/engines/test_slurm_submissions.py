@@ -122,6 +122,16 @@ async def test_tasks_of_an_array_have_their_own_records_with_the_script(rig: Rig
 
 
 @pytest.mark.slurm
+async def test_an_array_of_plain_sbatch_has_all_its_tasks_however_long_their_list_is(
+    slurm: RealSlurm, rig: Rig
+) -> None:
+    tasks = ",".join(str(1000 + 7 * number**2) for number in range(60))
+    job = slurm.ok("sbatch", "--parsable", "--hold", f"--array={tasks}", "--wrap=true").strip()
+    await rig.until(f"{job}_[{tasks}]", lambda row: row.state == "PENDING")
+    slurm.ok("scancel", job)
+
+
+@pytest.mark.slurm
 async def test_components_are_recorded_with_their_requests_and_rerun_together(rig: Rig) -> None:
     first, second = rig.request("true", name="first", hold=True), rig.request("", name="second", hold=True)
     second = msgspec.structs.replace(second, resources=Resources(tasks=3))

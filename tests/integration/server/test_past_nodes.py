@@ -15,7 +15,7 @@ from tests.support.served import Raw, Served, served
 
 from warpdeck.base.errors import RemoteError
 from warpdeck.controller.events.events import NodeDrained, NodeLost, NodeResumed, NodeUp, Requeued, Submitted
-from warpdeck.engines.native.nodes import past_nodes
+from warpdeck.engines.native.nodes import past_measurements
 from warpdeck.model import GpuRequest, Node, NodeName, Resources
 from warpdeck.ports.caller import Principal
 from warpdeck.ports.store import Changes
@@ -260,7 +260,7 @@ async def test_an_invalid_moment_is_refused_with_a_message(
 async def test_few_nodes_are_asked_at_once_and_a_slow_one_delays_no_other(
     site: Served, raw: Raw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(past_nodes, "ASKED_A_TURN", 3)
+    monkeypatch.setattr(past_measurements, "ASKED_A_TURN", 3)
     for number in range(10):
         await site.add_node(f"n{number}")
     turn, requested = 0, []

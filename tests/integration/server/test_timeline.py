@@ -12,7 +12,7 @@ from tests.support.core import make_request
 from tests.support.served import Raw, Served, served
 
 from warpdeck.controller.events.events import NodeDrained, NodeLost, NodeResumed, Submitted
-from warpdeck.engines.native.nodes.timeline import GpuUse, node_events
+from warpdeck.engines.shared.timeline import GpuUse, node_events
 from warpdeck.model import Condition, NodeName
 from warpdeck.ports.caller import Principal
 from warpdeck_agent.wire import messages as wire

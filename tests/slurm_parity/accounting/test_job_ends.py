@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from tests.slurm_parity.peer.real_slurm import RealSlurm
@@ -51,6 +52,42 @@ def test_the_end_of_a_job_is_shown_as_in_slurm(site: Home, slurm: RealSlurm, scr
     sacct_argv = ["sacct", "-X", "-n", "-P", "-j", result.stdout.strip(), "-o"]
     assert run_here(*sacct_argv, "derivedexitcode") == f"{DERIVED_EXIT_CODES[script]}\n"
     assert run_here(*sacct_argv, "exitcode").strip() in states[0][0][2]
+
+
+NOT_BEGUN_LINES = {
+    "-o {folder}/file/x.out": False,
+    "-e {folder}/file/x.out": False,
+    "-o {folder}": False,
+    "-i {folder}/missing/in.txt": False,
+    "-D {folder}/missing": False,
+    "-D {folder}/missing -o x.out": False,
+    "-D {folder}/missing -o {folder}/%j.out": True,
+}
+"""Options of sbatch that name folders or files that cannot be used, and whether the job runs nevertheless."""
+END_IN_TEXT = re.compile(r"JobState=\S+ Reason=\S+|(?<!Derived)ExitCode=\S+|WorkDir=\S+")
+
+
+@pytest.mark.parametrize("options", NOT_BEGUN_LINES)
+def test_a_job_whose_files_cannot_be_used_ends_as_in_slurm(
+    site: Home, slurm: RealSlurm, options: str, short_tmp: Path
+) -> None:
+    (short_tmp / "file").touch()
+    short_tmp.chmod(0o777)
+    named = shlex.split(f"-D {{folder}} {options}".format(folder=short_tmp))
+    argv = ["sbatch", "--wait", "--parsable", "-n1", "-t5", *named, "--wrap", "pwd"]
+    ends, outputs = [], []
+    real, result = slurm.run(argv), site.slurm(*argv)
+    for done, job, show in (
+        (real.rc, real.out.strip(), slurm.ok),
+        (result.returncode, result.stdout.strip(), lambda *shown: site.slurm(*shown).stdout),
+    ):
+        ends.append((done, END_IN_TEXT.findall(show("scontrol", "show", "job", job))))
+        out = short_tmp / f"{job}.out"
+        outputs.append(out.read_text() if out.exists() else "")
+        assert ("ExitCode=0:0" in ends[-1][1]) == NOT_BEGUN_LINES[options], ends
+        assert NOT_BEGUN_LINES[options] or "ExitCode=0:53" in ends[-1][1], ends
+    assert ends[1] == ends[0]
+    assert outputs[1] == re.sub(r"slurmstepd-\w+:", "slurmstepd:", outputs[0])
 
 
 FAILING_LINES = {

@@ -270,3 +270,11 @@ def test_the_client_state_knows_the_unreachable_nodes() -> None:
     assert board.lost == {"gpu01": 5.0}
     board.apply(Delta(nodes=[NodeRow(name="gpu01", state="mixed", at=9.0)]))
     assert board.lost == {}
+
+
+def test_the_name_column_is_as_wide_as_the_shown_names() -> None:
+    tasks = {100 + at: task(100 + at, at, name="vit", sweep=f"lr=0.1 seed={at}") for at in range(3)}
+    listing = listed(tasks)
+    assert listing.widths.widths["name"] == len("vit")
+    listing.toggle(7)
+    assert listing.widths.widths["name"] == len("lr=0.1 seed=2")

@@ -108,7 +108,7 @@ def test_failures_are_counted_by_cause_for_the_last_day() -> None:
         ended(2, "FAILED", 70, exit_code="1:0"),
         ended(3, "FAILED", 80, exit_code="2:0"),
         ended(4, "FAILED", 90, exit_code="0:11"),
-        ended(5, "FAILED", 100, exit_code="1:0", exit_cause="launch_failed"),
+        ended(5, "FAILED", 100, exit_code="0:53", exit_cause="launch_failed"),
         ended(6, "OUT_OF_MEMORY", 110, exit_code="0:9", exit_cause="oom"),
         ended(7, "TIMEOUT", 120),
         ended(8, "NODE_FAIL", 130, node_list="gpu03"),

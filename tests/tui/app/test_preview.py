@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
@@ -23,11 +22,8 @@ from warpdeck_tui.viewmodels.jobs.arrays import Fold
 from warpdeck_tui.viewmodels.jobs.preview import (
     About,
     array_lines,
-    condensed,
     gpus_of,
-    metric_lines,
     preview_lines,
-    scaled,
 )
 from warpdeck_tui.widgets.virtual_table import VirtualTable
 
@@ -101,15 +97,6 @@ def test_an_array_shows_the_number_of_tasks_in_each_state_and_the_tasks() -> Non
     words = text(array_lines(array, now=NOW, width=60))
     for part in ("running", "4 of 20", "failed", "15 of 20", "104_3", "lr=3e-4 seed=3", "exit 1 on gpu02"):
         assert part in words
-
-
-def test_metrics_are_scaled_to_the_height_of_the_line() -> None:
-    assert scaled([1.0, 2.0, 3.0]) == [10.0, 55.0, 100.0]
-    assert scaled([2.0, 2.0]) == [50.0, 50.0]
-    assert scaled([math.nan, 1.0]) == [None, 50.0]
-    assert condensed([1.0, 3.0, 5.0, math.nan], 2) == [2.0, 5.0]
-    assert condensed([1.0, 2.0], 5) == [1.0, 2.0]
-    assert metric_lines(b"", 60) == [] and metric_lines(b"no numbers\n" * 9, 60) == []
 
 
 class CountingCore(StaticCore):

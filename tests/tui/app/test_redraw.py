@@ -243,3 +243,29 @@ def test_news_are_drawn_before_a_planned_redraw_of_readings() -> None:
     assert not refresher.is_planned
     plans[0][1]()
     assert len(drawn) == 2, "the timer of the first plan draws nothing"
+
+
+def to_lay_out(screen: DeckScreen) -> list[str]:
+    """Return the widgets that have requested a layout of the screen."""
+    return [str(widget) for widget in screen.query(Widget) if widget._layout_required]
+
+
+@pytest.mark.parametrize(
+    ("keys", "text"),
+    [((), "1 running"), (("2",), "GPU 0"), (("5",), "No sessions"), (("enter",), "[Log]")],
+)
+async def test_drawing_again_does_not_lay_the_screen_out(
+    folder: Path, keys: tuple[str, ...], text: str
+) -> None:
+    async with run_app(folder) as ui:
+        await ui.cluster.submit("steady")
+        await ui.shows("1 running", "steady")
+        for key in keys:
+            await ui.press(key)
+        await ui.shows(text)
+        screen = ui.app.screen
+        assert isinstance(screen, DeckScreen)
+        screen.draw()
+        await ui.until(lambda: not to_lay_out(screen), "the screen is laid out")
+        screen.draw()
+        assert not to_lay_out(screen)

@@ -334,6 +334,6 @@ def test_a_log_is_not_called_empty_before_it_is_opened() -> None:
 
 
 def test_a_failed_launch_reads_as_could_not_start() -> None:
-    ended = row(state="FAILED", end=NOW - 60, exit_code="1:0", exit_cause="launch_failed", node_list="gpu01")
+    ended = row(state="FAILED", end=NOW - 60, exit_code="0:53", exit_cause="launch_failed", node_list="gpu01")
     assert how_ended(ended) == "could not start on gpu01"
     assert where(ended, NOW).text.startswith("could not start, ")

@@ -12,7 +12,7 @@ from rich.cells import cell_len
 from textual.events import MouseScrollDown
 
 from tests.tui.widgets.widget_pilot import STYLES, WidgetPilot, run_widget
-from warpdeck_tui.widgets.cells import Cell
+from warpdeck_tui.widgets.cells import Cell, fit, with_both_ends
 from warpdeck_tui.widgets.columns import Column, gap, layout
 from warpdeck_tui.widgets.rows import KnownRows
 from warpdeck_tui.widgets.virtual_table import RowList, VirtualTable
@@ -298,3 +298,24 @@ def test_columns_are_placed_side_by_side_in_order(columns: list[Column], width: 
 def test_the_columns_of_the_queue_fill_the_line_exactly(width: int) -> None:
     placed = layout(COLUMNS, width)
     assert placed[-1].start + placed[-1].width == width
+
+
+def test_a_column_reaches_its_comfort_before_others_grow() -> None:
+    bar = Column("LIMIT", 7, flex=1, most=14)
+    reason = Column("WHY", 10, flex=8, comfort=38)
+    assert [each.width for each in layout((bar, reason), 46)] == [7, 38]
+    assert [each.width for each in layout((bar, reason), 40)] == [7, 32]
+    assert layout((bar, reason), 60)[0].width > 7
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "shown"),
+    [
+        ("vit-l-pretrain-seed-3", 14, "vit-l-p…seed-3"),
+        ("vit-l-pretrain-seed-3", 21, "vit-l-pretrain-seed-3"),
+        ("vit-l-pretrain-seed-3", 7, "vit-l-…"),
+        ("日本語日本語日本語", 10, "日本 …本語"),
+    ],
+)
+def test_a_long_name_shows_both_ends(text: str, width: int, shown: str) -> None:
+    assert fit(with_both_ends(text, width), width) == shown

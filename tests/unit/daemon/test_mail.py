@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from email import message_from_bytes
 
 import msgspec
 import pytest
@@ -52,6 +54,22 @@ def test_a_long_subject_is_one_line() -> None:
     (mail,) = mails(RUNNING, job(JobState.COMPLETED, request=named), [], now=110.0)
     lines = message(mail, ["ann@example.org"]).decode().splitlines()
     assert f"Subject: {mail.subject}" in lines
+
+
+@pytest.mark.parametrize(
+    "line_break", ["\n", "\r", "\r\n", "\n\n", "\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029"]
+)
+def test_a_job_name_with_line_breaks_adds_no_header(line_break: str) -> None:
+    name = f"n{line_break}Bcc: all@example.org{line_break}Content-Type: text/html{line_break * 2}<b>"
+    named = Request(name=name, script="#!/bin/sh\n", mail_types=("END",))
+    (mail,) = mails(RUNNING, job(JobState.COMPLETED, request=named), [], now=110.0)
+    data = message(mail, ["ann@example.org"])
+    plain = message(msgspec.structs.replace(mail, subject="plain"), ["ann@example.org"])
+    found, expected = message_from_bytes(data), message_from_bytes(plain)
+    assert sorted(found.keys()) == sorted(expected.keys())
+    assert found.get_content_type() == "text/plain" and found["To"] == "ann@example.org"
+    head = re.split(rb"\r\n\r\n|\n\n|\r\r", data)[0]
+    assert not re.search(rb"(?im)^bcc", head.replace(b"\r", b"\n"))
 
 
 def test_a_failure_counts_as_an_end_if_only_end_is_requested() -> None:

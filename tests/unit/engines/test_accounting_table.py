@@ -13,7 +13,7 @@ from warpdeck.engines.slurm.cluster.polling import Asked
 from warpdeck.engines.slurm.history.accounting import due_in_s
 from warpdeck.engines.slurm.reading import jobstats, values
 from warpdeck.engines.slurm.reading.accounting_table import COLUMNS, read_ended, with_usage
-from warpdeck.model import JobState
+from warpdeck.model import Allocation, JobState
 
 MIB = 1024 * 1024
 EMPTY = {column.name: "" for column in COLUMNS}
@@ -80,6 +80,16 @@ def test_usage_is_added_to_a_job_that_the_queue_has_shown() -> None:
     ((job, _),) = read_ended([JOB, BATCH, STEP])
     seen = read_ended([JOB])[0].job
     assert with_usage(seen, job).shares == job.shares
+
+
+def test_the_accounting_does_not_remove_the_numbers_of_gpus_that_the_queue_has_shown() -> None:
+    ((told, _),) = read_ended([JOB])
+    assert told.allocation is not None
+    named = tuple(msgspec.structs.replace(share, gpus=(3,)) for share in told.allocation.shares)
+    seen = msgspec.structs.replace(told, allocation=Allocation(shares=named), shares=())
+    assert with_usage(seen, told).allocation == seen.allocation
+    elsewhere = msgspec.structs.replace(seen, allocation=Allocation(shares=named[:1]))
+    assert with_usage(elsewhere, told).allocation == told.allocation
 
 
 def test_steps_without_their_job_are_left_out() -> None:

@@ -9,17 +9,24 @@ from warpdeck.engines.slurm.cluster.job_changes import (
     FORGOTTEN,
     JobChanges,
     compare,
+    complete_lists,
     find_vanished,
     forgotten,
 )
-from warpdeck.engines.slurm.reading.job_table import COLUMNS, SeenJob, read_job
+from warpdeck.engines.slurm.reading.job_table import COLUMNS, WIDE_LIST_BYTES, SeenJob, read_job
 from warpdeck.model import JobId, JobState, Request
+from warpdeck.model.ranges import count_tasks, has_task, iter_tasks
 
 EMPTY = {column.name: "" for column in COLUMNS}
 
 
-def record(number: int, state: str = "PENDING", **fields: str) -> SeenJob:
-    """Return the record of a job as squeue prints it."""
+WIDTH = next(column.width_bytes for column in COLUMNS if column.name == "array_tasks")
+TASKS = tuple(1000 + 7 * number**2 for number in range(60))
+"""Numbers that form no ranges."""
+
+
+def printed(number: int, state: str = "PENDING", **fields: str) -> dict[str, str]:
+    """Return the fields of a job as squeue prints them."""
     made = {
         "id": str(number),
         "label": str(number),
@@ -27,13 +34,18 @@ def record(number: int, state: str = "PENDING", **fields: str) -> SeenJob:
         "uid": "7",
         "submit": "2026-11-27T10:00:00",
     }
-    return read_job({**EMPTY, **made, "state": state, "reason": "Priority", **fields})
+    return {**EMPTY, **made, "state": state, "reason": "Priority", **fields}
+
+
+def record(number: int, state: str = "PENDING", **fields: str) -> SeenJob:
+    return read_job(printed(number, state, **fields))
 
 
 def applied(state: State, *seen: SeenJob, now: float = 0.0) -> JobChanges:
     """Put a complete queue into the state, and return its changes."""
     changes = JobChanges()
     compare(state, seen, changes, now=now)
+    complete_lists(state, changes)
     find_vanished(state, {each.job.id for each in seen}, changes, unseen=2e10)
     for job_id in changes.gone:
         state.evict_job(job_id)
@@ -159,3 +171,54 @@ def test_states_of_slurm_that_we_do_not_have_become_the_nearest_one() -> None:
     assert record(1, "REQUEUE_HOLD").job.state is JobState.PENDING
     assert record(1, "SIGNALING").job.state is JobState.COMPLETING
     assert record(1, "SOMETHING_NEW").job.state is JobState.PENDING
+
+
+def array(tasks: tuple[int, ...], *, width: int = WIDTH) -> SeenJob:
+    """Return the record of the waiting tasks of array 5, as squeue prints it with a column of this width."""
+    text = ",".join(map(str, tasks))[:width]
+    return read_job(printed(5, array_job_id="5", array_tasks=text), list_bytes=width)
+
+
+def task_of_array(task: int, number: int) -> SeenJob:
+    return running(number, array_job_id="5", array_tasks=str(task))
+
+
+def waiting(state: State) -> tuple[int, ...]:
+    return tuple(iter_tasks(state.jobs[JobId(5)].pending_tasks))
+
+
+def test_a_list_of_tasks_that_was_cut_has_no_task_that_does_not_exist() -> None:
+    for width in range(20, WIDTH + 1):
+        seen = array(TASKS, width=width)
+        assert set(iter_tasks(seen.job.pending_tasks)) <= set(TASKS)
+        assert seen.cut_after == seen.job.pending_tasks[-1][1]
+
+
+def test_a_list_that_was_cut_keeps_the_tasks_that_are_known_to_wait() -> None:
+    state = State()
+    applied(state, array(TASKS, width=WIDE_LIST_BYTES))
+    assert waiting(state) == TASKS
+    again = applied(state, array(TASKS))
+    assert (waiting(state), again.journal) == (TASKS, [])
+    applied(state, array(TASKS[1:]), task_of_array(TASKS[0], 5001))
+    assert waiting(state) == TASKS[1:]
+    # The record of the waiting tasks looks as before, and comes before that of the task.
+    applied(state, array(TASKS[1:]), task_of_array(TASKS[0], 5001), task_of_array(TASKS[50], 5002))
+    assert waiting(state) == tuple(task for task in TASKS[1:] if task != TASKS[50])
+
+
+def test_a_list_that_was_cut_is_at_least_what_was_told_if_nothing_is_known() -> None:
+    state = State()
+    applied(state, array(TASKS))
+    found = state.jobs[JobId(5)].pending_tasks
+    assert 10 < count_tasks(found) < len(TASKS) and has_task(found, TASKS[0])
+
+
+def test_a_long_range_behind_the_cut_is_not_counted_one_by_one() -> None:
+    state, last = State(), 4_000_000_000
+    head = ",".join(map(str, TASKS[:30]))
+    whole = f"{head},10000-{last}"
+    applied(state, read_job(printed(5, array_job_id="5", array_tasks=whole), list_bytes=WIDE_LIST_BYTES))
+    applied(state, record(5, array_job_id="5", array_tasks=whole[:WIDTH]), task_of_array(10_001, 5001))
+    pending = state.jobs[JobId(5)].pending_tasks
+    assert pending[-2:] == ((10_000, 10_000, 1), (10_002, last, 1))

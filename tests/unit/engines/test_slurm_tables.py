@@ -14,8 +14,9 @@ import pytest
 from warpdeck.controller.presenters.job_columns import job_row
 from warpdeck.controller.state.state import State
 from warpdeck.engines.slurm.cluster.job_changes import JobChanges, compare
+from warpdeck.engines.slurm.commands import SlurmCommands
 from warpdeck.engines.slurm.reading import reasons, values
-from warpdeck.engines.slurm.reading.job_table import COLUMNS, read_job, read_jobs
+from warpdeck.engines.slurm.reading.job_table import COLUMNS, ELSEWHERE, read_job, read_jobs
 from warpdeck.engines.slurm.reading.marked_table import Column, MalformedTable, format_argument, read_table
 from warpdeck.engines.slurm.reading.node_reasons import unclear
 from warpdeck.engines.slurm.reading.node_table import node_fields, read_nodes
@@ -267,3 +268,25 @@ def test_a_job_with_any_value_can_be_recorded_and_read_again(value: str, state: 
         job = read_job(usual | {column.name: value[: column.width_bytes]}).job
         assert msgspec.json.decode(msgspec.json.encode(job.request), type=Request) == job.request, column
         assert msgspec.json.decode(msgspec.json.encode(job), type=Job).id == job.id, column
+
+
+def test_a_job_that_another_cluster_of_the_federation_has_is_told_as_such() -> None:
+    """Slurm revokes the copies of a job on the clusters that do not start it. Its id names the cluster of its origin."""
+    record = {column.name: "" for column in COLUMNS}
+    number = 3 << 26 | 17
+    fields = {"id": str(number), "label": str(number), "state": "REVOKED", "submit": "2026-11-27T10:00:00"}
+    job = read_job(record | fields).job
+    assert job.id == number and job.is_finished and job.end_at_unix == job.submit_at_unix
+    assert job.exit is not None and (job.exit.cause, job.exit.message) == ("unknown", ELSEWHERE)
+
+
+@pytest.mark.parametrize(
+    "name", ["SLURM_CLUSTERS", "SQUEUE_FORMAT2", "SCANCEL_USER", "SPRIO_FEDERATION", "SACCT_FEDERATION"]
+)
+def test_no_variable_of_the_user_changes_which_jobs_a_command_names(name: str) -> None:
+    assert name not in SlurmCommands({name: "other"}).environ
+
+
+def test_commands_show_this_cluster_only_and_times_in_utc() -> None:
+    environ = SlurmCommands({"TZ": "Asia/Kolkata", "SQUEUE_LOCAL": ""}).environ
+    assert (environ["TZ"], environ["SQUEUE_LOCAL"], environ["SCONTROL_LOCAL"]) == ("UTC", "1", "1")

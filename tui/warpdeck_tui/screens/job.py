@@ -34,6 +34,7 @@ from warpdeck_tui.screens.shared.key_line import KeyLine
 from warpdeck_tui.screens.shared.tab_line import TabLine
 from warpdeck_tui.table.bindings import bindings
 from warpdeck_tui.viewmodels import Line
+from warpdeck_tui.viewmodels.cells import height
 from warpdeck_tui.viewmodels.job_page.details import Group, Groups, groups
 from warpdeck_tui.viewmodels.job_page.events import events
 from warpdeck_tui.viewmodels.job_page.gpus import Sources, gpu_page
@@ -155,6 +156,8 @@ class JobScreen(ComparingScreen):
 
     def on_resize(self, event: textual_events.Resize) -> None:
         self._arrange()
+        if self._detail is not None and not self.is_left:
+            self._fill(self._detail)
 
     def recolour(self) -> None:
         for lines in self.query(LineView):
@@ -229,7 +232,8 @@ class JobScreen(ComparingScreen):
             return
         self.set_title(view.head(row, now=now))
         died_of = self._ended.words if self._ended else ""
-        self.query_one("#status", Static).update(paint([view.status(row, now=now, died_of=died_of)], styles))
+        status = paint([view.status(row, now=now, died_of=died_of)], styles)
+        self.query_one("#status", Static).update(status, layout=False)
         log = self.log_pane
         words = view.log_words(row, written=log.written, is_empty=log.found_empty, told=log.told)
         tabs = view.tabs(self._pane, channel=log.channel, node=log.node, waiting=words)
@@ -239,21 +243,30 @@ class JobScreen(ComparingScreen):
         self.show_keys()
 
     def _fill(self, detail: JobDetail) -> None:
-        """Fill the panes from the latest details."""
+        """Fill the visible panes from the latest details."""
         styles, now = self.deck.palette, time.time()
-        ended = self._ended or view.NO_POST_MORTEM
-        found = groups(detail, now=now, forecast=self._forecast, ended=ended)
-        self.query_one(DetailsPane).show_groups({**found, **self._environment()}, styles)
         if self._pane == "details":
+            ended = self._ended or view.NO_POST_MORTEM
+            found = groups(detail, now=now, forecast=self._forecast, ended=ended)
+            self.query_one(DetailsPane).show_groups({**found, **self._environment()}, styles)
             self._look_at_environment()
         self._fill_gpus()
         self.query_one("#events", ScrolledLines).show(lambda width: events(detail, now=now, width=width))
-        lines = side(detail, now=now, forecast=self._forecast)
-        if (lines, id(styles)) != self._side:
-            self._side = lines, id(styles)
-            self.query_one("#side", Static).update(Folded(lines, styles))
+        if self._is_wide:
+            self._fill_side(side(detail, now=now, forecast=self._forecast))
         if self._pane == "code":
             self.query_one(CodePane).look(detail)
+
+    def _fill_side(self, lines: list[Line]) -> None:
+        """Show the facts beside the log. The screen is laid out again only if they need another number of lines."""
+        styles, (before, theme) = self.deck.palette, self._side
+        if (lines, id(styles)) == self._side:
+            return
+        self._side = lines, id(styles)
+        pane = self.query_one("#side", Static)
+        width = pane.content_size.width
+        is_as_high = bool(width) and height(lines, width) == height(before, width)
+        pane.update(Folded(lines, styles), layout=not is_as_high or theme != id(styles))
 
     def _fill_gpus(self) -> None:
         detail = self._detail
@@ -299,12 +312,8 @@ class JobScreen(ComparingScreen):
         self._arrange()
         pane: Widget = self.query_one(f"#{name}")
         pane.focus()
-        if name == "details":
-            self._look_at_environment()
-        if name == "gpus":
-            self._fill_gpus()
-        if name == "code" and self._detail is not None:
-            self.query_one(CodePane).look(self._detail)
+        if self._detail is not None:
+            self._fill(self._detail)
         self.draw()
 
     @property

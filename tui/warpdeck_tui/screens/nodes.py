@@ -24,6 +24,7 @@ from warpdeck_tui.screens.shared.painting import paint
 from warpdeck_tui.table.bindings import bindings
 from warpdeck_tui.user_files.map_color import keep_map_color, read_map_color
 from warpdeck_tui.viewmodels import Cell, Line
+from warpdeck_tui.viewmodels.cells import height
 from warpdeck_tui.viewmodels.jobs.queue import STARTS_UP_S, Question
 from warpdeck_tui.viewmodels.nodes.details import details
 from warpdeck_tui.viewmodels.nodes.gpu_history import STEP_S as HISTORY_STEP_S
@@ -285,9 +286,12 @@ class NodesScreen(TimeTravel):
             )
         title = printable(node.name) if node is not None else ""
         if (title, lines) != self._described:
-            self._described = title, lines
             pane.show_title(paint([(Cell(title, "title"),)], self.styles_now))
-            self.query_one("#details", Static).update(Folded(lines, self.deck.palette))
+            shown = self.query_one("#details", Static)
+            width = shown.content_size.width
+            is_as_high = height(lines, width) == height(self._described[1], width)
+            self._described = title, lines
+            shown.update(Folded(lines, self.deck.palette), layout=not is_as_high)
 
     def go_to(self, name: str) -> None:
         """Move the cursor to this node."""

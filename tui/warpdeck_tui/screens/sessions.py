@@ -88,7 +88,7 @@ class SessionsScreen(DeckScreen):
         super().__init__()
         self._forwards: list[ForwardRow] = []
         self._ticks = self._rows = 0
-        self._drawn = {"#glance": Text(), "#session": Text()}
+        self._drawn = {"#glance": Text(), "#session": Text(), "#told": Text()}
         self._seen: dict[str, ShownSessions] = {}
         """The screens of the sessions that were looked at, by job key."""
         self._whole: tuple[str, str] = ("", "")
@@ -147,6 +147,8 @@ class SessionsScreen(DeckScreen):
         if self._ticks % ASK_TICKS == 0:
             self._ask()
             self._look()
+        elif self.rests:
+            return
         self.draw()
 
     @work(exclusive=True)
@@ -268,7 +270,10 @@ class SessionsScreen(DeckScreen):
             words = why_words(row.why)
         no_shell = board.scheduler.refusal("app", "shell")
         opens = no_shell or "i opens a shell of the size that you choose"
-        self.query_one("#told", Static).update(f"{printable(words)}\n{opens}")
+        told = Text(f"{printable(words)}\n{opens}")
+        if told != self._drawn["#told"]:
+            self._drawn["#told"] = told
+            self.query_one("#told", Static).update(told, layout=False)
         self.show_keys()
 
     def on_virtual_table_selected(self, event: VirtualTable.Selected) -> None:

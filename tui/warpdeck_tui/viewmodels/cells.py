@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from rich.cells import cell_len, chop_cells
@@ -74,6 +75,11 @@ def folded(line: Line, width: int) -> list[Line]:
             now.append(Cell(word, cell.style))
             used += cell_len(word)
     return [*lines, tuple(now)]
+
+
+def height(lines: Iterable[Line], width: int) -> int:
+    """Return the number of lines that these lines take if they are folded to `width` columns."""
+    return sum(len(folded(line, width)) for line in lines)
 
 
 def _words(text: str) -> list[str]:

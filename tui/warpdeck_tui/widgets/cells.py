@@ -25,6 +25,8 @@ Cell = str | tuple[str, str] | Gauge
 """Text, text with the role of its style, or a percentage."""
 Align = Literal["left", "right", "center"]
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+LEAST_BOTH_ENDS = 8
+"""Least width in which both ends of a text are shown. In a narrower one they would be unreadable."""
 
 
 def text_of(cell: Cell) -> str:
@@ -50,6 +52,19 @@ def printable(text: str) -> str:
 def shortened(text: str, width: int) -> str:
     """Return the text, cut with an ellipsis if it is wider than `width`."""
     return text if cell_len(text) <= width else fit(text, width)
+
+
+def with_both_ends(text: str, width: int) -> str:
+    """Return the text with an ellipsis in its middle if it is wider than `width`, such as "resnet-i…seed-3".
+
+    Names of similar jobs often differ only at their end.
+    """
+    if width < LEAST_BOTH_ENDS or cell_len(text) <= width:
+        return text
+    tail = len(text)
+    while cell_len(text[tail - 1 :]) <= (width - 1) // 2:
+        tail -= 1
+    return set_cell_size(text, width - 1 - cell_len(text[tail:])) + ELLIPSIS + text[tail:]
 
 
 def fit(text: str, width: int, *, align: Align = "left") -> str:

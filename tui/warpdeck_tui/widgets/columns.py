@@ -1,7 +1,8 @@
 """Columns of a table, and the distribution of a line's width among them.
 
-On a narrow terminal the columns with the highest rank are omitted first. On a wide one the flexible columns
-grow, each up to its `most`, so that 200 columns are used but no column becomes too wide to read.
+On a narrow terminal the columns with the highest rank are omitted first. Spare width goes to the flexible columns: at
+first up to their `comfort`, then up to their `most`. So 200 columns are used, important texts are readable before bars
+grow, and no column becomes too wide to read.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ class Column:
     `width` is in characters; 0 means the remaining width. Columns with `rank` above 0 are omitted on a narrow
     terminal, the highest rank first. `flex` is the column's share of spare width, up to `most` characters.
     `since` is the least width of the line at which the column appears. `comfort` is the width that the column gets
-    before columns of a minor rank appear. `key` identifies the column in messages and for sorting.
+    before columns of a minor rank appear and before others grow. `key` identifies the column in messages and for sorting.
+    A column that `keeps_ends` shows the beginning and the end of a text that is too long.
     """
 
     title: str
@@ -40,6 +42,7 @@ class Column:
     align: Align = field(default="left", kw_only=True)
     since: int = field(default=0, kw_only=True)
     comfort: int = field(default=0, kw_only=True)
+    keeps_ends: bool = field(default=False, kw_only=True)
 
     @property
     def name(self) -> str:
@@ -88,7 +91,8 @@ def layout(columns: Sequence[Column], width: int) -> tuple[Placed, ...]:
     widths = {index: columns[index].least for index in shown}
     between = gap(width)
     spare = width - sum(widths.values()) - between * (len(shown) - 1)
-    _share(columns, widths, spare=spare)
+    spare = _share(columns, widths, lambda column: column.comfort, spare=spare)
+    _share(columns, widths, lambda column: column.most, spare=spare)
     placed, start = [], 0
     for index in shown:
         placed.append(Placed(index, start, min(widths[index], max(1, width - start))))
@@ -111,8 +115,10 @@ def _that_fit(columns: Sequence[Column], width: int) -> list[int]:
     return shown
 
 
-def _share(columns: Sequence[Column], widths: dict[int, int], *, spare: int) -> None:
-    """Distribute spare characters among the flexible columns by weight.
+def _share(
+    columns: Sequence[Column], widths: dict[int, int], limit: Callable[[Column], int], *, spare: int
+) -> int:
+    """Distribute spare characters among the flexible columns by weight, each up to its limit. Return the rest.
 
     If there are too few, reduce the first column without a width.
     """
@@ -120,14 +126,15 @@ def _share(columns: Sequence[Column], widths: dict[int, int], *, spare: int) -> 
         for index in widths:
             if columns[index].width == 0:
                 widths[index] = max(1, widths[index] + spare)
-                return
-    growing = [index for index in widths if columns[index].weight]
+                return 0
+    growing = [index for index in widths if columns[index].weight and widths[index] < limit(columns[index])]
     while spare > 0 and growing:
         total, given = sum(columns[index].weight for index in growing), 0
         for index in growing:
-            room = columns[index].most - widths[index]
+            room = limit(columns[index]) - widths[index]
             part = min(room, max(1, spare * columns[index].weight // total), spare - given)
             widths[index] += part
             given += part
         spare -= given
-        growing = [index for index in growing if widths[index] < columns[index].most]
+        growing = [index for index in growing if widths[index] < limit(columns[index])]
+    return max(0, spare)

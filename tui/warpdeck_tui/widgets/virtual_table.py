@@ -25,7 +25,7 @@ from warpdeck_tui.table.palette import PLAIN, Palette
 from warpdeck_tui.widgets.log.matches import pointed_out, spans
 
 from . import meter
-from .cells import Cell, Gauge, fit, printable, role_of, text_of
+from .cells import Cell, Gauge, fit, printable, role_of, text_of, with_both_ends
 from .columns import Column, Placed, gap, layout
 from .glyphs import CURSOR, DOWN, MARK, UP
 from .line_view import LineView
@@ -244,7 +244,8 @@ class VirtualTable(LineView):
             if isinstance(cell, Gauge):
                 segments += self._gauge(cell, room, under)
                 continue
-            text = fit(printable(text_of(cell)), room, align=self._columns[index].align)
+            column, text = self._columns[index], printable(text_of(cell))
+            text = fit(with_both_ends(text, room) if column.keeps_ends else text, room, align=column.align)
             segments += self._pointed_out(text, self._style(role_of(cell), under))
         return finished(segments, width, base=self.rich_style, tail=under)
 

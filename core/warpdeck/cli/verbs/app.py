@@ -141,6 +141,7 @@ def _demo(args: Namespace) -> int:
         line = "starting a simulated cluster with two hours of history ... "
         with progress(line, after_s=0.0, more=lambda: _percentage(path)):
             app = _entry()
+            app.load()  # uses the time in which the controller starts
             wait_for_start(default_paths(), child)
         return int(app.start(app_options(args), everybody=True))
     finally:

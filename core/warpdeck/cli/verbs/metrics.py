@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 BARS = "▁▂▃▄▅▆▇█"
 WIDTH = 60
 """Number of points of a printed curve. --json has all points."""
+FULL_PCT = 100.0
+HEADROOM = 1.25
+"""Height of a curve without a natural maximum, as a multiple of its largest value."""
 STEPS = {"1s": 1, "10s": 10, "1min": 60}
 TITLES = {
     "gpu_util_pct": ("GPU utilization", "%"),
@@ -63,7 +66,8 @@ def _lines(curve: dict[str, Any]) -> list[list[str]]:
         known = [point for point in points if point is not None]
         if known:
             figures = (min(known), sum(known) / len(known), max(known))
-            lines.append([place, title, *(_number(each, name, unit) for each in figures), sparkline(points)])
+            drawn = sparkline(points, height=_height(max(known), unit))
+            lines.append([place, title, *(_number(each, name, unit) for each in figures), drawn])
     return lines
 
 
@@ -77,15 +81,19 @@ def _span(curve: dict[str, Any]) -> str:
     return f"{format_time(curve['begin'])} to {format_time(end)}, {format_duration(size * curve['step_s'])}"
 
 
-def sparkline(points: Sequence[float | None], width: int = WIDTH) -> str:
-    """Draw the points as bars from 0 to the largest point. A blank means unknown."""
+def _height(most: float, unit: str) -> float:
+    """Return the value at the upper edge of a curve, so that a constant value does not look like a full bar."""
+    return FULL_PCT if unit == "%" and most <= FULL_PCT else most * HEADROOM or 1.0
+
+
+def sparkline(points: Sequence[float | None], *, height: float, width: int = WIDTH) -> str:
+    """Draw the points as bars from 0 to `height`. A blank means unknown."""
     chunks = [points[at * len(points) // width : (at + 1) * len(points) // width] for at in range(width)]
     if len(points) < width:
         chunks = [[point] for point in points]
     means = [[point for point in chunk if point is not None] for chunk in chunks]
-    most = max((point for point in points if point is not None), default=0.0) or 1.0
     return "".join(
-        BARS[min(len(BARS) - 1, int(sum(known) / len(known) / most * len(BARS)))] if known else " "
+        BARS[min(len(BARS) - 1, int(sum(known) / len(known) / height * len(BARS)))] if known else " "
         for known in means
     ).rstrip()
 

@@ -309,6 +309,18 @@ class NodeWarning(msgspec.Struct, frozen=True, kw_only=True):
     message: wire.Remark
 
 
+HANG = "makes no progress: "
+"""Begins each sentence about a job that hangs, by which its notice is recognized."""
+
+
+class HangJudged(msgspec.Struct, frozen=True, kw_only=True):
+    """A verdict about a job that makes no progress; "" if no node suspects the job any more."""
+
+    job_id: JobId
+    restarts: int
+    sentence: str
+
+
 class JournalNote(msgspec.Struct, frozen=True, kw_only=True):
     """A line for the job's history that changes nothing else."""
 
@@ -354,6 +366,7 @@ Event = (
     | LaunchRevoked
     | LaunchRefused
     | NodeWarning
+    | HangJudged
     | JournalNote
     | MessagesRead
     | StepEvent

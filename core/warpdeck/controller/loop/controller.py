@@ -27,6 +27,7 @@ from .effects import EffectRunner
 from .end_waiters import EndWaiters
 from .event_loop import EventLoop
 from .event_queue import EventQueue
+from .hang_watch import HangWatch
 from .housekeeping import Housekeeping, needed_by_others
 from .node_monitor import NodeMonitor
 from .planner import Planner
@@ -175,6 +176,9 @@ class Controller:
                 self.recovery.log_need,
             ),
         )
+        hangs = HangWatch(
+            state, self.events, fleet=self.fleet, rules=self.rules, clock=self.clock, stalls=self.nodes.stalls
+        )
         housekeeping = Housekeeping(state, rules=self.rules, nodes=self.nodes, hub=hub, clock=self.clock)
         return {
             "events": loop.run,
@@ -185,6 +189,7 @@ class Controller:
                 state, planned=self.planner.planned, notify=lambda jobs: hub.touch(jobs=jobs)
             ),
             "reservations": reservations.run,
+            "hangs": hangs.run,
             "effects": self.effects.run,
         }
 

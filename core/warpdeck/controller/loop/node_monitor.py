@@ -6,6 +6,7 @@ The module also sets the interval of each node's samples, and requests health re
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
@@ -84,6 +85,8 @@ class NodeMonitor:
         self._fences = Fences()
         self._sampling = SampleRate()
         self._polling = HealthPolling()
+        self.stalls = asyncio.Event()
+        """Set by each sample in which a node suspects a job to hang."""
 
     def post(self, event: FleetEvent) -> None:
         """Handle a message of a node."""
@@ -149,5 +152,7 @@ class NodeMonitor:
         if is_changed and state.reacts_to_events:
             self._wakeup.now()
         jobs = [job.id for job in state.jobs_on(name) if job.allocation and job.allocation.gpu_count()]
+        if reading.stalls:
+            self.stalls.set()
         idle = {*reading.idle, *(last.idle if last else ())}
         self._hub.touch(jobs=[*jobs, *(job_id for job_id, _ in sorted(idle))], nodes=[name])

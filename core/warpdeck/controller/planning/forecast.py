@@ -216,12 +216,12 @@ def _of_started(job: Job) -> ForecastRow:
     If the job ended without a start, the forecast contains the reason.
     """
     reason = reason_row(job, None)
-    starting = job.notice if job.state is JobState.CONFIGURING else ""
+    is_told = job.state in (JobState.CONFIGURING, JobState.RUNNING)
     return ForecastRow(
         job=job.label(),
         state=job.state.value,
         code=reason.code if reason else "",
-        sentence=reason.sentence if reason else starting,
+        sentence=reason.sentence if reason else job.notice if is_told else "",
     )
 
 

@@ -8,6 +8,7 @@ from itertools import chain
 
 from warpdeck.base.errors import UserError
 from warpdeck.controller.events.events import (
+    HANG,
     Cancelled,
     Effect,
     Held,
@@ -311,6 +312,7 @@ def requeue_job(txn: Transaction, job: Job) -> Job:
             job,
             state=JobState.PENDING,
             restarts=job.restarts + 1,
+            notice="" if job.notice.startswith(HANG) else job.notice,
             annotations=job.annotations if job.start_at_unix is None else None,
             steps_made=0,
             allocation=None,

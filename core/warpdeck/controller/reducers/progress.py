@@ -14,15 +14,18 @@ eligible, or to have ended long before its start.
 from __future__ import annotations
 
 from warpdeck.controller.events.events import (
+    HANG,
     CollectOutput,
     Effect,
     ForgetShare,
+    HangJudged,
     KillShare,
     LaunchRefused,
     LaunchRevoked,
     LimitShare,
     NodeWarning,
     Outcome,
+    ShowNotice,
 )
 from warpdeck.controller.state.array_record_splitting import fold_back
 from warpdeck.controller.state.measurements import to_curve, to_own, to_usage
@@ -90,6 +93,20 @@ def warn(txn: Transaction, event: NodeWarning) -> Outcome:
         txn.put_job(replace(job, notice=sentence))
         txn.log(job.id, sentence)
     return Outcome(replan=False)
+
+
+def judge_hang(txn: Transaction, event: HangJudged) -> Outcome:
+    """Record a verdict in the job's history, as its notice and in its output, or withdraw it."""
+    job = txn.state.jobs.get(event.job_id)
+    if job is None or job.restarts != event.restarts or job.state is not JobState.RUNNING:
+        return Outcome(replan=False)
+    if job.notice.startswith(HANG) is bool(event.sentence):
+        return Outcome(replan=False)
+    text = event.sentence or "is no longer suspected to hang"
+    txn.put_job(replace(job, notice=event.sentence))
+    txn.log(job.id, text)
+    shown = ShowNotice(node=job.shares[0].node, job_id=job.id, restarts=job.restarts, text=f"the job {text}")
+    return Outcome(replan=False, effects=(shown,))
 
 
 def refuse(txn: Transaction, event: LaunchRefused) -> Outcome:

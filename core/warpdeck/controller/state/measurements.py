@@ -28,6 +28,7 @@ def to_reading(sample: wire.Sample) -> NodeReading:
         mem_used_bytes=sample.mem_used_bytes,
         gpus=tuple(to_gpu_reading(gpu) for gpu in sample.gpus),
         idle=tuple((JobId(session.job_id), session.since_unix) for session in sample.idle),
+        stalls=tuple((JobId(each.job_id), each.restarts, each.quiet_s) for each in sample.stalls),
         idle_gpus=tuple((JobId(each.job_id), each.since_unix) for each in sample.idle_gpus),
     )
 

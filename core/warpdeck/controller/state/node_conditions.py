@@ -18,11 +18,7 @@ _FIGURES = re.compile(r"\d+")
 def next_condition(
     node: Node, *, link: Link, link_reason: str, before: Condition | None, now: float
 ) -> Condition | None:
-    """Return the condition of the node from now on; None if it equals the last recorded condition.
-
-    If only the reason for the lost link changes, the new condition keeps the old start time and replaces the
-    last record.
-    """
+    """Return the condition of the node from now on; None if it equals the last recorded condition."""
     waits = link is Link.CONNECTING and before is not None
     down = before.down if waits and before is not None else link is Link.LOST
     link_text = before.down_reason if waits and before is not None else link_reason.partition(NEXT_ATTEMPT)[0]
@@ -36,6 +32,14 @@ def next_condition(
         down_reason=link_text if down else "",
         gpu_drains=node.gpu_drains,
     )
+    return changed_condition(found, before)
+
+
+def changed_condition(found: Condition, before: Condition | None) -> Condition | None:
+    """Return the condition to record; None if it equals the last recorded condition.
+
+    If only the reason why the node is down changes, the new condition keeps the old start time and replaces the last record.
+    """
     if before is None:
         return found
     if msgspec.structs.replace(found, at_unix=before.at_unix, down_reason=before.down_reason) != before:

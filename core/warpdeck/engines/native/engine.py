@@ -10,7 +10,9 @@ from warpdeck.engines.shared.job_lookup import JobLookup
 from warpdeck.engines.shared.job_records import RecordSearch
 from warpdeck.engines.shared.job_waits import JobWaits
 from warpdeck.engines.shared.jobs import StateJobs
+from warpdeck.engines.shared.past_nodes import PastNodes
 from warpdeck.engines.shared.subscriptions import Changes, StateNodes
+from warpdeck.engines.shared.timeline import Timelines
 from warpdeck.ports.engine import Engine
 
 from .accounting import NativeAccounting
@@ -20,8 +22,7 @@ from .jobs.submissions import NativeSubmissions
 from .nodes.health_check import HealthCheck
 from .nodes.node_joining import NodeJoining
 from .nodes.nodes import NativeNodes
-from .nodes.past_nodes import PastNodes
-from .nodes.timeline import Timelines
+from .nodes.past_measurements import AgentMeasurements
 from .output.node_streams import NodeStreams
 from .output.output import NativeOutput
 from .processes.allocations import Allocations
@@ -151,13 +152,22 @@ def _jobs(controller: Controller, site: NativeSite, lookup: JobLookup) -> StateJ
 
 def _nodes(controller: Controller, records: RecordSearch, lookup: JobLookup) -> NativeNodes:
     state, fleet, clock, apply = controller.state, controller.fleet, controller.clock, controller.apply
+    store = controller.store
     return NativeNodes(
         state=state,
         apply=apply,
         clock=clock,
         lookup=lookup,
-        past_nodes=PastNodes(store=controller.store, fleet=fleet, records=records, clock=clock),
-        timelines=Timelines(state=state, store=controller.store, records=records, clock=clock),
+        past_nodes=PastNodes(
+            store=store, measurements=AgentMeasurements(fleet=fleet), records=records, clock=clock
+        ),
+        timelines=Timelines(
+            state=state,
+            store=store,
+            records=records,
+            gpus=lambda: sum(len(node.gpus) for node in state.nodes.values()),
+            clock=clock,
+        ),
         health_check=HealthCheck(
             state=state, fleet=fleet, apply=apply, config=lambda: controller.config, clock=clock
         ),

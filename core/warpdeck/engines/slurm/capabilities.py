@@ -15,8 +15,6 @@ IMPOSSIBLE: Mapping[Action, str] = {
     Action.NODE_ADD: ADMINISTRATION,
     Action.NODE_REMOVE: ADMINISTRATION,
     Action.NODE_CHECK: "Slurm runs its own health check on the nodes (HealthCheckProgram in slurm.conf)",
-    Action.NODES_AT: "Slurm does not record past states of nodes",
-    Action.TIMELINE: "Slurm does not record past states of nodes",
     Action.CONFIG: "the rules of the cluster are in slurm.conf; `scontrol show config` prints them",
     Action.RELOAD: ADMINISTRATION,
     Action.AMEND: ADMINISTRATION,

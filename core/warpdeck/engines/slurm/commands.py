@@ -34,9 +34,16 @@ LETTERS = string.ascii_letters + string.digits
 MARK_LETTERS = 8
 UNREACHABLE = "slurm_unreachable"
 """Code of the errors that say that Slurm does not answer now."""
-_FORMS = ("SLURM_TIME_FORMAT", "SQUEUE_", "SINFO_", "SACCT_", "SCONTROL_", "SBATCH_", "SALLOC_")
-"""Variables that begin with these change what a command prints or submits."""
-_OURS = {"TZ": "UTC", "LC_ALL": "C.UTF-8", "SLURM_BITSTR_LEN": "0"}
+_FORMS = (
+    *("SLURM_TIME_FORMAT", "SLURM_CLUSTERS", "SQUEUE_", "SINFO_", "SACCT_", "SCONTROL_", "SPRIO_", "SBATCH_"),
+    *("SALLOC_", "SCANCEL_"),
+)
+"""Variables that begin with these change what a command prints, submits or cancels, or which cluster it asks."""
+_LOCAL = ("SQUEUE_LOCAL", "SINFO_LOCAL", "SACCT_LOCAL", "SCONTROL_LOCAL", "SPRIO_LOCAL")
+"""Variables with which commands show this cluster only. Without them, a site with FederationParameters=fed_display would show
+the jobs and nodes of all clusters of its federation, for one request more.
+"""
+_OURS = {"TZ": "UTC", "LC_ALL": "C.UTF-8", "SLURM_BITSTR_LEN": "0", **dict.fromkeys(_LOCAL, "1")}
 """SLURM_BITSTR_LEN=0: squeue does not shorten lists of array tasks."""
 
 TOKEN = "SLURM_JWT"

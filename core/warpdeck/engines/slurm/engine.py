@@ -16,7 +16,9 @@ from warpdeck.engines.shared.history import StateHistory
 from warpdeck.engines.shared.job_lookup import JobLookup
 from warpdeck.engines.shared.job_records import RecordSearch
 from warpdeck.engines.shared.job_waits import JobWaits
+from warpdeck.engines.shared.past_nodes import PastNodes
 from warpdeck.engines.shared.subscriptions import Changes
+from warpdeck.engines.shared.timeline import Timelines
 from warpdeck.ports.engine import Engine
 from warpdeck.store import SqliteStore
 
@@ -40,6 +42,7 @@ from .history.curves import Recorder, SlurmCurves
 from .jobs import SlurmJobs
 from .nodes.node_looks import NodeLooks
 from .nodes.nodes import SlurmNodes
+from .nodes.past_nodes import NoMeasurements
 from .orders.commands import OrderCommands
 from .orders.orders import SlurmOrders
 from .output.job_links import JobLinks
@@ -220,23 +223,18 @@ def _engine(
 ) -> Engine:
     cluster, clock = made.cluster, made.clock
     output = _output(made, links)
+    records = RecordSearch(cluster.state, cluster.store)
     return Engine(
         site=made.site,
         accounting=SlurmAccounting(cluster=cluster, lookup=made.lookup, kept=made.site.kept),
         jobs=_jobs(made, samplers, agents),
         submissions=submissions,
         orders=_orders(made, submissions),
-        nodes=SlurmNodes(
-            cluster=cluster,
-            commands=made.commands,
-            allowance=made.allowance,
-            kept=made.site.kept,
-            looks=looks,
-        ),
+        nodes=_nodes(made, looks, records),
         history=StateHistory(
             state=cluster.state,
             store=cluster.store,
-            search=RecordSearch(cluster.state, cluster.store),
+            search=records,
             lookup=made.lookup,
             curve_reader=SlurmCurves(recorder=made.recorder, cluster=cluster, lookup=made.lookup),
             clock=clock,
@@ -251,6 +249,27 @@ def _engine(
         ),
         steps=steps,
         standby=SlurmStandby(),
+    )
+
+
+def _nodes(made: Gateway, looks: NodeLooks, records: RecordSearch) -> SlurmNodes:
+    cluster, clock = made.cluster, made.clock
+    return SlurmNodes(
+        cluster=cluster,
+        commands=made.commands,
+        allowance=made.allowance,
+        kept=made.site.kept,
+        looks=looks,
+        past_nodes=PastNodes(
+            store=cluster.store, measurements=NoMeasurements(), records=records, clock=clock
+        ),
+        timelines=Timelines(
+            state=cluster.state,
+            store=cluster.store,
+            records=records,
+            gpus=lambda: sum(len(row.gpus) for row in cluster.nodes.rows.values()),
+            clock=clock,
+        ),
     )
 
 

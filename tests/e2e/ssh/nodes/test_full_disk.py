@@ -1,5 +1,5 @@
-"""Full disks on nodes: the job's message names the full disk, other jobs continue, and freed space is used
-again.
+"""Full disks and missing folders on nodes: the job's message names the folder, other jobs continue, and freed
+space is used again.
 """
 
 from __future__ import annotations
@@ -80,3 +80,16 @@ def test_a_full_output_folder_on_the_node_is_named_in_the_message(
         lab.on(3, "rm", str(results / "filler"))
         assert run(home, short_tmp, "gpu3", "echo hello", "-o", "results/out.txt")["state"] == "COMPLETED"
         assert lab.on(3, "cat", str(results / "out.txt")) == "hello\n"
+
+
+def test_a_missing_working_folder_on_a_shared_file_system_is_named_in_the_output(
+    home: Home, short_tmp: Path
+) -> None:
+    missing, out = short_tmp / "above" / "missing", short_tmp / "out.txt"
+    assert run(home, short_tmp, "gpu1", "pwd", "-D", str(missing), "-o", str(out))["state"] == "COMPLETED"
+    line = f"slurmstepd: error: couldn't chdir to `{missing}': No such file or directory: going to /tmp instead\n"
+    assert out.read_text() == f"{line}{line}/tmp\n"
+    failed = run(home, short_tmp, "gpu1", "pwd", "-D", str(missing))
+    assert (failed["state"], failed["exit_code"], failed["exit_cause"]) == ("FAILED", "0:53", "launch_failed")
+    assert f"{missing}, the working folder of the job: No such file or directory" in failed["message"]
+    assert not missing.parent.exists()

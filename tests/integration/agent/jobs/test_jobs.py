@@ -10,6 +10,7 @@ import pytest
 from tests.support.agent import FROM_SOURCE, AgentProcess, run_to_end
 from tests.support.waiting import eventually
 
+from warpdeck_agent.registry.ending import NOT_BEGUN
 from warpdeck_agent.wire import messages as wire
 
 WAIT_FOR_GATE = "while [ ! -e {gate} ]; do sleep 0.05; done\n"
@@ -222,8 +223,47 @@ def test_an_output_file_is_truncated_or_appended_to(agent: AgentProcess) -> None
 def test_unwritable_output_fails_the_launch_with_a_clear_reason(agent: AgentProcess, channel: str) -> None:
     folder = str(agent.folder.parent)
     report = agent.run(1, "true", **{"stdout": "/dev/null", channel: folder})
-    assert (report.exit_code, report.cause) == (1, "launch_failed")
+    assert (report.exit_code, report.signal, report.cause) == (*NOT_BEGUN, "launch_failed")
     assert report.message == f"cannot write the output file {folder}"
+
+
+def test_a_missing_input_file_fails_the_launch(agent: AgentProcess) -> None:
+    missing = str(agent.folder.parent / "missing.txt")
+    report = agent.run(1, "true", stdin=missing)
+    assert (report.exit_code, report.signal, report.cause) == (*NOT_BEGUN, "launch_failed")
+    assert report.message == f"cannot read the input file {missing}"
+
+
+@pytest.mark.parametrize(
+    ("folder", "reason"),
+    [
+        ("missing", "No such file or directory"),
+        ("file/below", "No such file or directory"),
+        ("file", "Not a directory"),
+        ("it's `missing`\\n $HOME *", "No such file or directory"),
+    ],
+)
+def test_a_job_without_its_working_folder_runs_in_tmp(agent: AgentProcess, folder: str, reason: str) -> None:
+    parent = agent.folder.parent
+    (parent / "file").touch()
+    (out, err), missing = (parent / "out.txt", parent / "err.txt"), str(parent / folder)
+    script = "#!/bin/sh\npwd; env | grep WARPDECK_NO_FOLDER; type missing"
+    assert agent.run(1, script, cwd=missing, stdout=str(out), stderr=str(err)).exit_code != 0
+    assert out.read_text().splitlines()[0] == "/tmp"
+    assert "WARPDECK_NO_FOLDER" not in out.read_text(), "the job does not see the variable of its first shell"
+    line = f"slurmstepd: error: couldn't chdir to `{missing}': {reason}: going to /tmp instead\n"
+    assert err.read_text().startswith(2 * line)
+
+
+def test_output_in_a_missing_working_folder_fails_the_launch(agent: AgentProcess) -> None:
+    missing = agent.folder.parent / "missing"
+    report = agent.run(1, "true", cwd=str(missing), stdout=f"{missing}/slurm-1.out")
+    assert (report.exit_code, report.signal, report.cause) == (*NOT_BEGUN, "launch_failed")
+    assert report.message == (
+        f"cannot write the output file {missing}/slurm-1.out: "
+        f"{missing}, the working folder of the job: No such file or directory"
+    )
+    assert not missing.exists(), "only folders of output files are created, never the working folder"
 
 
 def test_an_output_folder_that_cannot_be_created_fails_the_launch(agent: AgentProcess) -> None:

@@ -170,7 +170,7 @@ def test_prolog_and_epilog_have_only_the_environment_of_the_site(
 ) -> None:
     environ = {"PATH": "/usr/bin:/bin", "LD_PRELOAD": "/tmp/evil.so", "SLURM_JOB_ID": "forged"}
     report = agent.run(1, f"cat {short_tmp}/seen; exit 5", hooks=hooks(hook), env=environ)
-    assert report.exit_code == 5 and not report.drain
+    assert (report.exit_code, report.cause, report.message, report.drain) == (5, "", "", "")
     before, after = agent.text(1), (short_tmp / "seen").read_text()
     assert "SLURM_SCRIPT_CONTEXT=prolog_slurmd" in before and "epilog" not in before
     assert "SLURM_SCRIPT_CONTEXT=epilog_slurmd" in after and "SLURM_JOB_EXIT_CODE2=5:0" in after

@@ -11,6 +11,7 @@ import pytest
 from warpdeck_agent.attach.idleness import CPU_EVERY_S, QUIET_S, Idleness
 from warpdeck_agent.launch.launch import LocalLaunch
 from warpdeck_agent.linux.cpu_time import CpuTime
+from warpdeck_agent.linux.uptime import uptime_at
 from warpdeck_agent.storage.spool import Meta, Spool
 from warpdeck_agent.wire.messages import GpuProcess, GpuSample
 
@@ -59,7 +60,7 @@ def idle(session: Running) -> Idleness:
     ago = time.time() - 2 * QUIET_S
     os.utime(session.active, (ago, ago))
     seen = new_idleness._activities[session.job.key]
-    seen.used_at = seen.cpu_at = ago
+    seen.used_at = seen.cpu_at = uptime_at(ago)
     return new_idleness
 
 
@@ -107,5 +108,17 @@ def test_a_restarted_agent_counts_a_session_as_used(session: Running) -> None:
     ago = time.time() - 10 * QUIET_S
     os.utime(session.active, (ago, ago))
     looked = Idleness(session, end_nothing)  # type: ignore[arg-type]
+    looked.add_reading([])
+    assert looked.sessions() == []
+
+
+@pytest.mark.parametrize("jump_s", [-86_400.0, 86_400.0])
+def test_a_session_is_not_idle_because_the_date_was_set(
+    session: Running, monkeypatch: pytest.MonkeyPatch, jump_s: float
+) -> None:
+    looked = Idleness(session, end_nothing)  # type: ignore[arg-type]
+    looked.add_reading([])
+    read_clock = time.time
+    monkeypatch.setattr(time, "time", lambda: read_clock() + jump_s)
     looked.add_reading([])
     assert looked.sessions() == []

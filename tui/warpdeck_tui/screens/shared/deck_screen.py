@@ -40,6 +40,8 @@ STRIPS_S = 5.0
 """Seconds between two looks at the clock and at idle GPUs. Other changes are shown with each update."""
 AGE_S = 1.0
 """Seconds between two redraws of the age of the scheduler's data."""
+RESTS_AFTER_S = 30.0
+"""Seconds without a key after which times are drawn less often."""
 
 
 class Arrives(GatedScreen[ScreenResultType]):
@@ -165,6 +167,11 @@ class DeckScreen(Arrives[None]):
         """Call a function regularly while the screen is in front and the terminal has the focus."""
         clock = self.deck.pace.clock
         self._clocks.append(self.set_interval(seconds * (clock or 1.0), call, pause=not clock))
+
+    @property
+    def rests(self) -> bool:
+        """Whether no key was pressed for a while, so that times are drawn less often."""
+        return self.deck.keyboard.rested_s >= RESTS_AFTER_S
 
     def set_clocks(self) -> None:
         """Resume or pause the timers of this screen."""

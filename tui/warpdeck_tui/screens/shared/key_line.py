@@ -84,4 +84,4 @@ class KeyLine(Static):
             muted = styles.get("muted", PLAIN)
             text.append(hint.key, (styles.get("accent", PLAIN) if hint.is_possible else muted) + click)
             text.append(f" {hint.words}", (PLAIN if hint.is_possible else muted) + click)
-        self.update(text)
+        self.update(text, layout=False)

@@ -22,14 +22,18 @@ class TabLine(Static):
 
     def __init__(self) -> None:
         super().__init__("", id="tabs", markup=False)
+        self._shown: tuple[Line, int] = ((), 0)
 
     def show(self, names: Line, commands: Sequence[str], styles: Palette) -> None:
         """Show the names, and run the command at the same index when a name is clicked.
 
         Cells after the last command only display text.
         """
+        if (names, id(styles)) == self._shown:
+            return
+        self._shown = names, id(styles)
         text = Text()
         for at, cell in enumerate(names):
             click = Style.from_meta({"@click": commands[at]}) if at < len(commands) else PLAIN
             text.append(cell.text, styles.get(cell.style, PLAIN) + click)
-        self.update(text)
+        self.update(text, layout=False)

@@ -29,11 +29,12 @@ from .queue import (
 from .text_widths import INDENT
 from .waiting import NONE_KNOWN
 
-GAUGE_WIDTH = 8
-"""Width of a column with a percentage: a short bar and the number."""
+GAUGE_WIDTH = 7
+"""Least width of a column with a percentage: the number. If there is space, a bar is shown beside it."""
 BESIDE_WIDTH = 10
 """Least width of the last column beside the preview, which shows its text in full."""
-BESIDE_COMFORT = 18
+BESIDE_COMFORT = 38
+"""Width in which a pending reason such as "#12 in line; best is gpu05 with 0 free" is readable in full."""
 BESIDE_TITLE = "NODES(WHY)"
 NO_READING = "n/a"
 """Text for the utilization of GPUs that nobody measures."""
@@ -235,7 +236,7 @@ JOB_COLUMNS: dict[str, JobColumn] = {
         lambda array, now: _state(array.verdict),
     ),
     "name": JobColumn(
-        Column("NAME", 12, key="name", flex=8, most=36, comfort=20),
+        Column("NAME", 12, key="name", flex=8, most=36, comfort=20, keeps_ends=True),
         lambda row, now: Cell(full_name(row), _plain(row)),
         lambda array, now: Cell(array.head.name, _plain(array.head)),
     ),

@@ -17,7 +17,7 @@ from warpdeck.protocol.node_rows import GpuRow, NodeRow
 from warpdeck.protocol.site_rows import ForecastRow
 from warpdeck_tui.viewmodels.cells import TITLE_WIDTH, Cell, Line, age, due, fact, glyph, plural, thin_bar
 from warpdeck_tui.widgets.cells import printable, shortened
-from warpdeck_tui.widgets.meter import sparkline
+from warpdeck_tui.widgets.meter import scaled, sparkline
 
 from .arrays import Fold
 from .order import rank
@@ -31,7 +31,7 @@ MOST_NODES_LOOKED_AT = 64
 """Largest number of nodes of a job that are looked at, because the preview is drawn every second."""
 MOST_TASKS = 100
 LONGEST_BAR, SHORTEST_BAR = 14, 6
-LONGEST_CURVE, SHORTEST_CURVE = 40, 6
+LONGEST_CURVE, SHORTEST_CURVE = 40, 12
 SPARE = 3
 """Columns after the title and at the end of a line with a curve."""
 BESIDE_BAR = 34
@@ -204,7 +204,10 @@ def metric_lines(tail: bytes, width: int) -> list[Line]:
         step = points[-1].step
         at = f" at step {step:,.0f}" if step is not None else ""
         value = f" {values[-1]:.4g}"
-        columns = max(SHORTEST_CURVE, min(LONGEST_CURVE, width - TITLE_WIDTH - SPARE - len(value + at)))
+        room = width - TITLE_WIDTH - SPARE - len(value)
+        if room - len(at) < SHORTEST_CURVE:
+            at = ""  # The log below shows the step too.
+        columns = max(SHORTEST_CURVE, min(LONGEST_CURVE, room - len(at)))
         curve = sparkline(scaled(condensed(values, columns)), columns)
         lines.append(
             (
@@ -227,17 +230,6 @@ def condensed(values: Sequence[float], count: int) -> list[float]:
         known = [value for value in part if math.isfinite(value)]
         found.append(sum(known) / len(known) if known else math.nan)
     return found
-
-
-def scaled(values: Sequence[float]) -> list[float | None]:
-    """Return values between 10 and 100 in proportion to these, for a sparkline. NaN becomes None."""
-    known = [value for value in values if math.isfinite(value)]
-    low, high = min(known, default=0.0), max(known, default=0.0)
-    span = high - low
-    return [
-        (10 + 90 * (value - low) / span if span else 50.0) if math.isfinite(value) else None
-        for value in values
-    ]
 
 
 def _waits(row: JobRow, about: About, now: float) -> list[Line]:

@@ -49,12 +49,17 @@ class TextWidths:
             self._grow(key, map(text, chosen))
 
     def add_array(self, array: Fold, *, is_open: bool) -> None:
-        """Measure the row of an array and, if the array is open, the rows of its tasks."""
+        """Measure the row of an array and, if the array is open, the rows of its tasks.
+
+        The row of the array has its name without the values of a sweep, and the rows of its tasks have only the values.
+        """
         head = array.head
-        self.add_jobs([head])
-        self._grow("job", [array.label])
+        own = {"job": array.label, "name": head.name}
+        for key, text in _TEXTS.items():
+            self._grow(key, [own.get(key) or text(head)])
         if is_open:
             self._grow("job", (" " * INDENT + row.label for row in array.rows()))
+            self._grow("name", (row.sweep or row.name for row in array.rows()))
 
     def _grow(self, key: str, texts: Iterable[str]) -> None:
         widest = max(map(_width, texts), default=0)

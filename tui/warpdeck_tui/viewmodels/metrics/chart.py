@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import nan
 from typing import NamedTuple
 
 from warpdeck.client.runs.printed_metrics import Point, Readings
@@ -20,7 +21,7 @@ from warpdeck_tui.viewmodels.cells import Cell, Line, age, plural
 from warpdeck_tui.viewmodels.metrics.ticks import ticks
 from warpdeck_tui.widgets.cells import fit, printable
 from warpdeck_tui.widgets.glyphs import UNKNOWN
-from warpdeck_tui.widgets.meter import sparkline
+from warpdeck_tui.widgets.meter import scaled, sparkline
 from warpdeck_tui.widgets.plot import NOBODY, Curve, Frame, Row, frame_of, means, plot
 
 MAX_RUNS = 4
@@ -199,13 +200,13 @@ def _sign(drawn: list[Row], curves: Sequence[Curve], frame: Frame) -> None:
 
 
 def _gpus(run: Run, frame: Frame, room: int) -> list[Line]:
-    """Return the lines of the GPUs: utilization relative to 100 %, power relative to its own maximum."""
+    """Return the lines of the GPUs: utilization relative to 100 %, power relative to the range of its values."""
     lines: list[Line] = []
     for curve, unit in ((run.use, "%"), (run.power, "W")):
         if not curve:
             continue
-        most = 100.0 if unit == "%" else curve.most or 1.0
-        shares = [None if value is None else 100 * value / most for value in means(curve, frame, width=room)]
+        values = means(curve, frame, width=room)
+        shares = values if unit == "%" else scaled([nan if value is None else value for value in values])
         drawn = sparkline(shares, room).replace(UNKNOWN, " ")
         words = _reading(curve.ys[-1], unit)
         lines.append((Cell(f"{'GPU ' + words:>{MARGIN - 1}} ", "muted"), Cell(drawn, "muted")))

@@ -53,7 +53,7 @@ CAUSES = (
     Cause("did not start", "state:F reason:launch_failed", lambda row: "launch_failed" in row.reason),
     Cause(
         "signal",
-        "state:F reason:signal",
+        "state:F reason:signal !reason:launch_failed",
         lambda row: row.reason.startswith("signal"),
         lambda row: row.reason,
     ),

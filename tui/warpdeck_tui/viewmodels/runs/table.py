@@ -13,7 +13,7 @@ from warpdeck_tui.viewmodels.jobs.order import SORTED_BY, Order, rank
 from warpdeck_tui.viewmodels.nodes.node_page import resampled
 from warpdeck_tui.widgets.cells import printable
 from warpdeck_tui.widgets.columns import Column
-from warpdeck_tui.widgets.meter import sparkline
+from warpdeck_tui.widgets.meter import scaled, sparkline
 from warpdeck_tui.widgets.rows import KnownRows
 
 MAX_PARAMETERS, MAX_METRICS = 6, 5
@@ -88,14 +88,11 @@ def _curve_column(name: str) -> RunColumn:
 
 
 def curve(run: RunData, name: str) -> str:
-    """Return the metric of a run as a sparkline between its own smallest and largest value."""
+    """Return the metric of a run as a sparkline over the range of its own values."""
     values = known(run.readings.get(name, ()))
     if len(values) < 2:
         return ""
-    low, high = min(values), max(values)
-    span = high - low or 1.0
-    shares: list[float | None] = [8 + 92 * (value - low) / span for value in values]
-    return sparkline(resampled(shares, CURVE_WIDTH), CURVE_WIDTH)
+    return sparkline(resampled(scaled(values), CURVE_WIDTH), CURVE_WIDTH)
 
 
 def _figure(run: RunData, value: float | None) -> Cell:

@@ -18,6 +18,7 @@ from warpdeck_tui.viewmodels.jobs.queue import is_idle
 from warpdeck_tui.viewmodels.site.cluster_totals import Totals
 from warpdeck_tui.viewmodels.site.quota import Quota
 from warpdeck_tui.widgets.cells import printable, shortened
+from warpdeck_tui.widgets.glyphs import UNKNOWN
 from warpdeck_tui.widgets.meter import sparkline
 
 TITLE = "warpdeck"
@@ -217,8 +218,9 @@ def _util(facts: ClusterFacts, *, wide: bool) -> Choices:
     title, number = Cell("util " if facts.totals.gpus else "load ", "muted"), Cell(f"{util:.0f}%")
     choices: Choices = []
     for width in (30, 12, 8, 5) if wide else (12, 8, 5):
-        points = [*([None] * width), *(_visible(point) for point in facts.trend)][-width:]
-        choices.append((title, Cell(f"{sparkline(points, width)} ", "accent"), number))
+        points = [_visible(point) for point in facts.trend][-width:]
+        unknown = Cell(UNKNOWN * (width - len(points)), "track")
+        choices.append((title, unknown, Cell(f"{sparkline(points, len(points))} ", "accent"), number))
     return [*choices, (title, number), ()]
 
 

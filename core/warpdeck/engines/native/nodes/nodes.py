@@ -21,6 +21,8 @@ from warpdeck.controller.presenters.node_rows import node_row
 from warpdeck.controller.state.state import State
 from warpdeck.engines.native.outcomes import Apply
 from warpdeck.engines.shared.job_lookup import JobLookup
+from warpdeck.engines.shared.past_nodes import PastNodes
+from warpdeck.engines.shared.timeline import Timelines
 from warpdeck.engines.shared.visibility import Visibility
 from warpdeck.model import Node, NodeName
 from warpdeck.ports.caller import Caller, is_administrator
@@ -32,8 +34,6 @@ from warpdeck.protocol.nonces import mark_of
 
 from .health_check import HealthCheck
 from .node_joining import NodeJoining
-from .past_nodes import PastNodes
-from .timeline import Timelines
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -30,6 +30,7 @@ from warpdeck.protocol.node_rows import NodeRow, ProcessRow
 from warpdeck.protocol.site_rows import PartitionRow
 
 from .job_changes import JobChanges
+from .node_conditions import NodeConditions
 
 log = logging.getLogger("warpdeck.slurm")
 
@@ -116,6 +117,7 @@ class Cluster:
         self.ends = EndWaiters(self.state, store, self.commits)
         self.hub = ChangeListeners(self.ends.touch)
         self.nodes = NodeRows(self.state)
+        self._conditions = NodeConditions(self.state.node_status)
         self.partitions: list[PartitionRow] = []
         self.config: dict[str, str] = {}
         """slurmctld's configuration, as `scontrol show config` prints it; {} until Slurm has answered."""
@@ -240,7 +242,7 @@ class Cluster:
         }
         self.hub.touch(jobs=ids, nodes=sorted(held))
 
-    def put_nodes(
+    async def put_nodes(
         self,
         rows: Sequence[NodeRow],
         partitions_of: dict[str, list[str]],
@@ -268,17 +270,32 @@ class Cluster:
         self.nodes.gpus_in_use = gpus_in_use
         self.partitions = list(partitions)
         self.hub.touch(nodes=[*changed, *(name for name in before if name not in fresh)])
+        await self._note_conditions(fresh, before, is_all=True)
 
-    def put_node(
+    async def put_node(
         self, row: NodeRow, partitions_of: dict[str, list[str]], flags: dict[str, frozenset[str]]
     ) -> None:
         """Replace one node, because a user has changed it."""
         name = NodeName(row.name)
+        before = {each: old for each in (name,) if (old := self.nodes.rows.get(each)) is not None}
         self.nodes.rows[name] = row
         self.nodes.partitions[name] = partitions_of[row.name]
         self.nodes.flags[name] = flags[row.name]
         self.nodes.changed_at[name] = self.clock()
         self.hub.touch(nodes=[name])
+        await self._note_conditions({name: row}, before, is_all=False)
+
+    async def _note_conditions(
+        self, rows: Mapping[NodeName, NodeRow], before: Mapping[NodeName, NodeRow], *, is_all: bool
+    ) -> None:
+        """Record which of these nodes were drained, went down, or came back since the looks that gave `before`."""
+        conditions, now = self._conditions, self.clock()
+        conditions.note(rows, self.nodes.flags, before=before, now=now)
+        if is_all and rows:
+            conditions.note_gone(rows, now=now)
+        if conditions.is_unsaved:
+            async with self._writing:
+                await self._save(gone=())
 
     async def note_created(self, created: CreatedObject) -> None:
         """Record that a request has created an object other than a job. Raises StoreError."""
@@ -305,6 +322,8 @@ class Cluster:
             gone_jobs=tuple(gone),
             journal=tuple(self._unsaved_lines),
             steps=tuple(self._unsaved_steps),
+            conditions=self._conditions.unsaved(),
+            gone_nodes=self._conditions.forgotten(),
         )
         try:
             await self.commits.commit(changes)
@@ -314,6 +333,7 @@ class Cluster:
         self._unsaved.clear()
         self._unsaved_lines.clear()
         self._unsaved_steps.clear()
+        self._conditions.saved(changes)
 
 
 def _request_key(job: Job) -> JobId:

@@ -11,6 +11,7 @@ from warpdeck.controller.state.state import State
 from warpdeck.engines.slurm.reading.job_table import SeenJob, known_request
 from warpdeck.model import ExitStatus, Job, JobId, JobState, PendingReason, Request
 from warpdeck.model.finished_jobs import end_text
+from warpdeck.model.ranges import ranges_of, split_ranges
 from warpdeck.model.step import Step
 from warpdeck.ports.store import JournalEntry
 
@@ -33,6 +34,8 @@ class JobChanges:
     """Unfinished jobs that Slurm does not report any more."""
     journal: list[JournalEntry] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
+    cut_after: dict[JobId, int] = field(default_factory=dict)
+    """Records of waiting array tasks of which squeue has cut the list, each with the last task that it told."""
     shown: int = 0
     """Number of the jobs, from the first on, that are in memory already."""
 
@@ -42,6 +45,8 @@ def compare(state: State, seen: Iterable[SeenJob], changes: JobChanges, *, now: 
     for each in seen:
         known = state.jobs.get(each.job.id)
         job = merged(state, known, each.job)
+        if each.cut_after is not None:
+            changes.cut_after[job.id] = each.cut_after
         if each.reason is not None and state.planned.pending_reasons.get(job.id) != each.reason:
             changes.reasons[job.id] = each.reason
         if each.priority is not None and state.planned.priorities.get(job.id) != each.priority:
@@ -52,6 +57,26 @@ def compare(state: State, seen: Iterable[SeenJob], changes: JobChanges, *, now: 
                 changes.journal.append(JournalEntry(at_unix=_time_of(job, now), job_id=job.id, text=text))
         elif job.id in changes.reasons or job.id in changes.priorities:
             changes.jobs.append(job)
+
+
+def complete_lists(state: State, changes: JobChanges) -> None:
+    """Complete the lists of array tasks that squeue has cut, by the tasks that were known to wait.
+
+    Slurm lists the tasks in order. A later task waits unless it has a record of its own. The records of the whole answer
+    must be in `changes`.
+    """
+    for at, job in enumerate(changes.jobs):
+        known = state.jobs.get(job.id)
+        if (after := changes.cut_after.get(job.id)) is None or known is None or not known.pending_tasks:
+            continue
+        members = (state.jobs[each] for each in state.index.members.get(job.array_job_id, ()))
+        records = (*members, *(each for each in changes.jobs if each.array_job_id == job.array_job_id))
+        own = ranges_of(each.array_task_id for each in records if each.array_task_id is not None)
+        _, later = split_ranges(known.pending_tasks, ((0, after, 1),))
+        _, waiting = split_ranges(later, own)
+        pending = (*job.pending_tasks, *waiting)
+        request = msgspec.structs.replace(job.request, array=known.request.array)
+        changes.jobs[at] = msgspec.structs.replace(job, pending_tasks=pending, request=request)
 
 
 def find_vanished(state: State, reported: Collection[JobId], changes: JobChanges, *, unseen: float) -> None:

@@ -13,7 +13,13 @@ from warpdeck.base.background_task import background
 from warpdeck.base.errors import UserError
 from warpdeck.engines.slurm.commands import Record, SlurmCommands
 from warpdeck.engines.slurm.reading.config_table import read_config
-from warpdeck.engines.slurm.reading.job_table import COLUMNS, SeenJob, read_job
+from warpdeck.engines.slurm.reading.job_table import (
+    COLUMNS,
+    ONE_JOB_COLUMNS,
+    WIDE_LIST_BYTES,
+    SeenJob,
+    read_job,
+)
 from warpdeck.engines.slurm.reading.marked_table import MalformedTable
 from warpdeck.engines.slurm.reading.node_table import flags_of, gpus_in_use, partitions_of, read_nodes
 from warpdeck.engines.slurm.reading.partition_table import read_partitions
@@ -23,7 +29,7 @@ from .allocations import Allocations
 from .answers import AnswerLost, Answers, Reading
 from .cluster import Cluster
 from .cluster_load import ClusterLoad
-from .job_changes import JobChanges, compare, find_vanished
+from .job_changes import JobChanges, compare, complete_lists, find_vanished
 from .node_reading import Answer, nodes_of, partitions_of_answer
 from .polling import (
     ALWAYS,
@@ -48,6 +54,8 @@ LOOK_RPCS = 3
 """Requests of a squeue for one job: the job, the partitions and the federation."""
 MAX_RETRY_S = 60.0
 EVICT_S = 60.0
+LIST_S = 600.0
+"""Seconds between two looks at an array of which squeue cuts the list. A later task may have been canceled."""
 FIRST_LOOK_S = 10.0
 FIRST_JOBS = 500
 """Number of jobs of the first queue that are shown before it was read completely."""
@@ -133,6 +141,10 @@ class Poller:
         self._seldom: dict[Question, tuple[Answer, float]] = {}
         """Output of commands that are run seldom, and when."""
         self.after_queue: AfterQueue | None = None
+        self._cut: dict[JobId, int] = {}
+        """Arrays of which squeue has cut the list of waiting tasks, each with the last task that it told."""
+        self._lists_read: dict[JobId, float] = {}
+        """Times at which the whole lists of these arrays were read."""
 
     @property
     def looking(self) -> bool:
@@ -229,11 +241,12 @@ class Poller:
         cluster, begun = self._cluster, self._cluster.clock()
         self._allowance.count_action(LOOK_RPCS, self._monotonic())
         changes, seen = JobChanges(), list[SeenJob]()
-        async with aclosing(self._commands.table((*SQUEUE, f"--jobs={job_id}"), COLUMNS)) as table:
+        async with aclosing(self._commands.table((*SQUEUE, f"--jobs={job_id}"), ONE_JOB_COLUMNS)) as table:
             async for records in table:
-                seen += [read_job(each) for each in records]
+                seen += [read_job(each, list_bytes=WIDE_LIST_BYTES) for each in records]
         seen = [each for each in seen if cluster.changed_at.get(each.job.id, 0.0) < begun]
         compare(cluster.state, seen, changes, now=begun)
+        complete_lists(cluster.state, changes)
         cluster.note_scripts(seen)
         self._read_changed_nodes(changes)
         await cluster.change(changes)
@@ -380,12 +393,35 @@ class Poller:
                 if cluster.read_at is None and len(changes.jobs) - changes.shown >= FIRST_JOBS:
                     cluster.show(changes, most=FIRST_JOBS)  # The first screen need not wait for a long queue.
                     self._first_look.set()
+        complete_lists(cluster.state, changes)
         find_vanished(cluster.state, printed, changes, unseen=begun)
         self._read_changed_nodes(changes)
         await cluster.apply(changes, begun=begun)
         cluster.was_read(printed, begun)
         if self.after_queue is not None:
             await self.after_queue(changes)
+        await self._read_cut_list(changes)
+
+    async def _read_cut_list(self, changes: JobChanges) -> None:
+        """Look at one array of this user of which squeue cuts the list of waiting tasks: once, and later now and then."""
+        jobs, now = self._cluster.state.jobs, self._monotonic()
+        cut = self._cut | changes.cut_after
+        self._cut = {job_id: after for job_id, after in cut.items() if job_id in jobs}
+        self._lists_read = {job_id: at for job_id, at in self._lists_read.items() if job_id in self._cut}
+        for job_id, after in self._cut.items():
+            job = jobs[job_id]
+            if job.uid != self._cluster.uid or not job.pending_tasks:
+                continue
+            last = self._lists_read.get(job_id)
+            if last is None and job.pending_tasks[-1][1] > after:  # All tasks are known from the submission.
+                last = self._lists_read[job_id] = now
+            if last is not None and now - last <= LIST_S:
+                continue
+            if not self._allowance.wait_s(LOOK_RPCS, looking=self.looking, now=now):
+                self._lists_read[job_id] = now
+                with suppress(UserError, MalformedTable):
+                    await self.look(job_id)
+            return
 
     def _changed(self, records: Iterable[Record], printed: dict[JobId, int], begun: float) -> list[SeenJob]:
         """Return the jobs of these records, without those that squeue printed in the same way the last time.
@@ -410,7 +446,7 @@ class Poller:
             answer, self._commands, count=lambda rpcs: self._allowance.count(rpcs, self._monotonic())
         )
         rows = read_nodes(fields, at=begun)
-        self._cluster.put_nodes(
+        await self._cluster.put_nodes(
             rows,
             partitions_of(fields),
             read_partitions(partitions_of_answer(partitions), rows),

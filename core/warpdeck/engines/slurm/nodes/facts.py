@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from warpdeck.engines.slurm.cluster.cluster import Cluster
+from warpdeck.engines.slurm.reading.node_table import is_drained
 from warpdeck.model import JobState, NodeName
 from warpdeck.protocol.node_rows import NodeFacts, NodeRow
 
@@ -49,7 +50,7 @@ def node_facts(cluster: Cluster, row: NodeRow) -> NodeFacts:
     return NodeFacts(
         **{field: getattr(row, field) for field in SAME},
         base=base,
-        drained=bool(flags & {"drain", "drained", "draining"}),
+        drained=is_drained(flags),
         responding="not_responding" not in flags,
         maintenance="maint" in flags or "maintenance" in flags,
         reserved=bool(flags & {"reserved", "maint", "maintenance"}),

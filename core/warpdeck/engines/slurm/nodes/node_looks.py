@@ -49,7 +49,7 @@ class NodeLooks:
         found = read_nodes(fields, at=self.cluster.clock())
         if not found:
             raise UserError(f"Slurm has no node {name} any more", "see `warpdeck node ls`", code="not_found")
-        self.cluster.put_node(found[0], partitions_of(fields), flags_of(fields))
+        await self.cluster.put_node(found[0], partitions_of(fields), flags_of(fields))
         row = self.cluster.nodes.row(name)
         assert row is not None
         return row

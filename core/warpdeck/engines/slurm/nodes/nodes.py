@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from warpdeck.base.chunking import LazyRows, Rows
 from warpdeck.base.errors import UserError
+from warpdeck.engines.shared.past_nodes import PastNodes
+from warpdeck.engines.shared.timeline import Timelines
 from warpdeck.engines.slurm.capabilities import IMPOSSIBLE
 from warpdeck.engines.slurm.cluster.cluster import Cluster
 from warpdeck.engines.slurm.cluster.kept_answers import KeptAnswers
@@ -26,6 +28,7 @@ from warpdeck.protocol.nonces import mark_of
 
 from .facts import node_facts
 from .node_looks import NodeLooks
+from .past_nodes import described
 from .reservation_words import reservation_words
 
 CODES = (
@@ -48,6 +51,8 @@ class SlurmNodes:
     allowance: Allowance
     kept: KeptAnswers
     looks: NodeLooks
+    past_nodes: PastNodes
+    timelines: Timelines
     monotonic: Callable[[], float] = time.monotonic
 
     async def rows(self, caller: Caller, message: ask.Nodes) -> Rows[NodeRow | NodeFacts]:
@@ -100,10 +105,13 @@ class SlurmNodes:
         return results.Result()
 
     async def past(self, caller: Caller, message: ask.NodesAt) -> Rows[PastNodeRow]:
-        raise _impossible(Action.NODES_AT)
+        known = self.cluster.nodes
+        names = [self._known(message.name)] if message.name else sorted(known.names())
+        rows = [row for name in names if (row := known.row(name)) is not None]
+        return await self.past_nodes.rows([described(row) for row in rows], message.at)
 
     async def timeline(self, caller: Caller, message: ask.NodeTimeline) -> results.Timeline:
-        raise _impossible(Action.TIMELINE)
+        return await self.timelines.timeline(message)
 
     async def health(self, caller: Caller, message: ask.NodeCheck) -> results.NodeHealth:
         raise _impossible(Action.NODE_CHECK)

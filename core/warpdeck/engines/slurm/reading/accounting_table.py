@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from warpdeck.model import GpuUsage, Job, JobId, JobState, ShareStatus
+from warpdeck.model import Allocation, GpuUsage, Job, JobId, JobState, ShareStatus
 from warpdeck.model.step import Step, StepPart, StepShare
 from warpdeck.notation.values.hostlist import expand
 
@@ -88,7 +88,7 @@ def with_usage(job: Job, source: Job) -> Job:
     if job.ended_by_uid is None and job.state is JobState.CANCELLED:
         job = msgspec.structs.replace(job, ended_by_uid=source.ended_by_uid)
     if len(job.shares) != len(source.shares) or not job.shares:
-        return msgspec.structs.replace(job, allocation=source.allocation, shares=source.shares)
+        return msgspec.structs.replace(job, allocation=_allocation(job, source), shares=source.shares)
     shares = tuple(
         msgspec.structs.replace(
             share,
@@ -100,6 +100,15 @@ def with_usage(job: Job, source: Job) -> Job:
         for share, used in zip(job.shares, source.shares, strict=True)
     )
     return msgspec.structs.replace(job, shares=shares)
+
+
+def _allocation(job: Job, source: Job) -> Allocation | None:
+    """Return the allocation of the accounting, or the job's own if it is the same. Only the latter names the GPUs."""
+    known, told = job.allocation, source.allocation
+    if known is None or told is None:
+        return told
+    is_same = known.node_names() == told.node_names() and known.gpu_count() == told.gpu_count()
+    return known if is_same else told
 
 
 def _ended(record: Mapping[str, str], steps: list[Mapping[str, str]]) -> EndedJob:

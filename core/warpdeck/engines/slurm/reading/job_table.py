@@ -75,10 +75,17 @@ COLUMNS = (
     Column("exit", "exit_code", 12),
 )
 """A longer text is cut. Widths are a compromise: squeue pads each field, and a queue may have 50,000 records."""
+WIDE_LIST_BYTES = 4096
+ONE_JOB_COLUMNS = tuple(
+    column._replace(width_bytes=WIDE_LIST_BYTES) if column.name == "array_tasks" else column
+    for column in COLUMNS
+)
+"""The columns for a look at a single job, with room for the list of an array whose tasks form no few ranges."""
 _WIDTHS = {column.name: column.width_bytes for column in COLUMNS}
 _TEXTS = ("name", "account", "comment")
 """Texts of a request that a user may choose and that squeue shows."""
 _HELD = frozenset({"JobHeldUser", "JobHeldAdmin"})
+REVOKED = "REVOKED"
 _OTHER_STATES = {
     "REQUEUED": JobState.PENDING,
     "REQUEUE_HOLD": JobState.PENDING,
@@ -89,7 +96,7 @@ _OTHER_STATES = {
     "SIGNALING": JobState.COMPLETING,
     "STAGE_OUT": JobState.COMPLETING,
     "STOPPED": JobState.SUSPENDED,
-    "REVOKED": JobState.CANCELLED,
+    REVOKED: JobState.CANCELLED,
     "EXPEDITING": JobState.PENDING,
 }
 """States of Slurm that our own scheduler does not have, and the nearest state that it has."""
@@ -104,6 +111,8 @@ _CAUSES = {
 """State in which a job ended -> the cause in its exit status."""
 _NOT_BEGUN_SIGNAL = 53
 """slurmd reports this signal for a job whose script it could not start."""
+ELSEWHERE = "another cluster of the federation has it; see `squeue --federation`"
+"""A job of a federation is submitted to several clusters. The first that can start it has it, and the others revoke it."""
 NOT_BEGUN = "slurmd could not write its output file or enter its folder"
 MAX_BYTES = 2**60
 MAX_GPUS = 100_000
@@ -120,6 +129,8 @@ class SeenJob(NamedTuple):
     priority: int | None
     command: str
     """Path of the script, which contains our nonce if the job was submitted through warpdeck."""
+    cut_after: int | None = None
+    """The last waiting task of a list that was cut. It is not known which later tasks wait."""
 
 
 def read_jobs(records: Iterable[Mapping[str, str]]) -> list[SeenJob]:
@@ -130,19 +141,25 @@ def read_jobs(records: Iterable[Mapping[str, str]]) -> list[SeenJob]:
     return [read_job(each) for each in records]
 
 
-def read_job(fields: Mapping[str, str]) -> SeenJob:
-    """Return one record as a job. A number that Slurm leaves out is 0."""
+def read_job(fields: Mapping[str, str], *, list_bytes: int = 0) -> SeenJob:
+    """Return one record as a job. A number that Slurm leaves out is 0.
+
+    `list_bytes` is the width of the column of array tasks, by default that in COLUMNS.
+    """
     job_id = JobId(_number(fields["id"]))
     state = state_of(fields["state"])
     waits = state is JobState.PENDING
     code, sentence = reasons.sentence(fields["reason"])
     start, end = values.unix_time(fields["start"]), values.unix_time(fields["end"])
-    one_task, waiting_tasks, array = _tasks(fields["array_tasks"])
+    listed, is_cut = _whole_items(fields["array_tasks"], list_bytes or _WIDTHS["array_tasks"])
+    one_task, waiting_tasks, array = _tasks(listed)
     allocation = _allocation(fields)
     component = _component(fields["label"])
     submitted = values.unix_time(fields["submit"]) or 0.0
     # Slurm knows the exit status of a job whose nodes still run epilogs.
     ended = exit_status(fields["exit"], state) if state in {*FINISHED, JobState.COMPLETING} else None
+    if fields["state"] == REVOKED:
+        ended, end = ExitStatus(cause="unknown", message=ELSEWHERE), end or submitted
     job = Job(
         id=job_id,
         array_job_id=component.leader if component else JobId(_number(fields["array_job_id"])) or job_id,
@@ -171,7 +188,14 @@ def read_job(fields: Mapping[str, str]) -> SeenJob:
         exit=ended,
     )
     why = PendingReason(code=code, sentence=sentence, expected_start_unix=start) if waits else None
-    return SeenJob(job, why, _number(fields["priority"]) if waits else None, fields["command"])
+    priority = _number(fields["priority"]) if waits else None
+    return SeenJob(
+        job,
+        why,
+        priority,
+        fields["command"],
+        cut_after=job.pending_tasks[-1][1] if is_cut and job.pending_tasks else None,
+    )
 
 
 def state_of(text: str) -> JobState:
@@ -246,6 +270,12 @@ def _output(fields: Mapping[str, str]) -> str:
     if fields["array_tasks"] and path.endswith((f"/slurm-{array}.out", f"/slurm-{fields['id']}.out")):
         return path.rpartition("/")[0] + "/slurm-%A_%a.out"
     return path
+
+
+def _whole_items(text: str, width: int) -> tuple[str, bool]:
+    """Return a list of array tasks without an item that may have been cut, and whether it was cut."""
+    is_cut = text.endswith("...") or len(text.encode()) == width
+    return (text.rpartition(",")[0] if is_cut else text), is_cut
 
 
 def _tasks(text: str) -> tuple[int | None, Ranges, ArraySpec | None]:

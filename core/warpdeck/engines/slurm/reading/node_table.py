@@ -160,6 +160,11 @@ def flags_of(nodes: Sequence[NodeFields]) -> dict[str, frozenset[str]]:
     return {fields["NodeName"]: _words(fields.get("State", "")) for fields in nodes}
 
 
+def is_drained(flags: frozenset[str]) -> bool:
+    """Return whether the words of a state mean that the node accepts no new jobs because of an order."""
+    return bool(flags & {"drain", "drained", "draining"})
+
+
 def _words(state: str) -> frozenset[str]:
     """Return the words of a state. The mark * means that the node does not respond."""
     silent = {"not_responding"} if "*" in state else set()

@@ -80,7 +80,7 @@ def gpus(text: str) -> tuple[int, str]:
 def task_ranges(text: str) -> tuple[Ranges, int]:
     """Return the ranges of a list of array tasks such as 2-9%2 or 1,5,7-20:2, and the limit of running tasks (0: none).
 
-    A list that squeue has cut ends with a whole range or with "...", and an incomplete last range is left out.
+    An incomplete last range such as "..." is left out.
     """
     listed, _, limit = text.partition("%")
     found = [_RANGE.fullmatch(part) for part in listed.split(",")]

@@ -39,8 +39,6 @@ from warpdeck_tui.widgets.virtual_table import VirtualTable
 TICK_S = 1.0
 RECENT_S = 0.9
 """Age in seconds up to which drawn times are recent enough."""
-RESTS_AFTER_S = 30.0
-"""Seconds without a key after which the times are drawn half as often."""
 MOST_MARKED = 1_000
 """Largest number of rows that can be marked at once. Each key processes all marks, and nobody reads a longer
 list before confirming.
@@ -232,7 +230,7 @@ class JobListScreen(DeckScreen):
         After a while without a key, every second time is enough: each row of a running job shows a clock, so that drawing
         them is most of the work of an app that nobody uses.
         """
-        recent_s = RECENT_S if self.deck.keyboard.rested_s < RESTS_AFTER_S else RECENT_S + TICK_S
+        recent_s = RECENT_S + TICK_S if self.rests else RECENT_S
         if time.monotonic() - self._drawn_at >= recent_s:
             self.tick()
 

@@ -1,33 +1,28 @@
 """The state of the nodes at a past time.
 
 The jobs on a node come from the job records. Drains and downs come from the node's recorded conditions.
-Measurements come from the nodes' agents. An agent keeps one day: ten minutes by the second, two hours by ten
-seconds, the rest by the minute. Processes on the GPUs that belong to no job are kept by the minute.
+Measurements come from the engine (`PastMeasurements`).
 
-All nodes are asked at the same time, each with one small message. A node that does not answer in time, or did
-not exist yet, is shown without readings and with the reason. Facts that were not recorded are reported as
-unknown, never as absent. Removed nodes are not remembered, and changes of links are not recorded while no
-controller runs.
+A node that has no measurements, or did not exist yet, is shown without readings and with the reason. Facts that were
+not recorded are reported as unknown, never as absent. Removed nodes are not remembered, and changes of links are not
+recorded while no controller or gateway runs.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from warpdeck.base.chunking import LazyRows, Rows, in_slices
-from warpdeck.base.errors import RemoteError, UserError
+from warpdeck.base.chunking import LazyRows, Rows
+from warpdeck.base.errors import UserError
 from warpdeck.controller.presenters.node_now import state_name
-from warpdeck.controller.state.measurements import to_gpu_reading
 from warpdeck.controller.state.state import replace
 from warpdeck.controller.state.view import blocked_gpus
-from warpdeck.engines.shared.job_records import RecordSearch
 from warpdeck.model import (
+    UNKNOWN_GPU,
     Condition,
     Gpu,
-    GpuProcess,
     GpuReading,
     Job,
     JobId,
@@ -37,27 +32,26 @@ from warpdeck.model import (
     NodeReading,
     Share,
 )
-from warpdeck.ports.ports import Fleet
 from warpdeck.ports.store import Store
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol.node_rows import GpuRow, PastNodeRow, ProcessRow, SharerRow
-from warpdeck_agent.wire import messages as wire
+
+from .job_records import RecordSearch
 
 ABSENT = "absent"
-ASKED_A_TURN = 25
-"""Number of nodes asked at once. Sending takes a few milliseconds, and reading their answers as many."""
 NOT_MEASURED = "there are no measurements"
 NOT_ADDED = "it was not yet a node of this cluster"
 NO_CONDITION = "its state (drained or down)"
 NO_STRANGERS = "other processes on its GPUs"
+NO_INDEXES = "the GPUs that each job had"
 Held = list[tuple[Job, Share]]
 """Jobs on a node, each with the share that it had."""
 
 
 class PastAnswer(NamedTuple):
-    """An agent's answer, converted to our own types.
+    """The measurements of one node, in our own types.
 
-    They need a tenth as many objects, which matters with a thousand nodes.
+    They need a tenth as many objects as an agent's answer, which matters with a thousand nodes.
     """
 
     reading: NodeReading
@@ -69,6 +63,8 @@ class PastAnswer(NamedTuple):
     since_unix: float = 0.0
     cpu_pct: float | None = None
     mem_used_bytes: int | None = None
+    unknown: str = ""
+    """Reason why there are no measurements, if it is special."""
 
 
 NOTHING = PastAnswer(NodeReading(at_unix=0.0, cpu_pct=0.0, mem_used_bytes=0))
@@ -88,12 +84,19 @@ class Then(NamedTuple):
     """Reason why there are no measurements, or "" if there are some."""
 
 
+class PastMeasurements(Protocol):
+    """The measurements of past times that an engine has."""
+
+    async def read(self, nodes: Sequence[Node], at_unix: float) -> list[PastAnswer]:
+        """Return the measurements of these nodes, in the same order."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class PastNodes:
     """Finds the state of nodes at past times."""
 
     store: Store
-    fleet: Fleet
+    measurements: PastMeasurements
     records: RecordSearch
     clock: Callable[[], float]
 
@@ -105,24 +108,12 @@ class PastNodes:
             )
         held = await self._held(at_unix)
         conditions = {each.node: each for each in await self.store.conditions(at_unix)}
-        told = await self._all_asked(nodes, at_unix)
+        told = await self.measurements.read(nodes, at_unix)
         found = [
             _then(node, at_unix, conditions.get(node.name), held.get(node.name, []), said)
             for node, said in zip(nodes, told, strict=True)
         ]
         return LazyRows(found, lambda some: [_row(then) for then in some])
-
-    async def _all_asked(self, nodes: Sequence[Node], at_unix: float) -> list[PastAnswer | RemoteError]:
-        """Ask all nodes at the same time.
-
-        They are asked in small batches, so that not all answers arrive at once.
-        """
-        loop = asyncio.get_running_loop()
-
-        def begin(some: Sequence[Node]) -> list[asyncio.Task[PastAnswer | RemoteError]]:
-            return [loop.create_task(self._asked(node.name, at_unix)) for node in some]
-
-        return list(await asyncio.gather(*await in_slices(nodes, begin, rows=ASKED_A_TURN)))
 
     async def _held(self, at_unix: float) -> dict[NodeName, Held]:
         """Return the jobs that ran on each node, including earlier starts of requeued jobs."""
@@ -134,22 +125,10 @@ class PastNodes:
                     found.setdefault(share.node, []).append((job, share))
         return found
 
-    async def _asked(self, name: NodeName, at_unix: float) -> PastAnswer | RemoteError:
-        try:
-            return _told(await self.fleet.past_state(name, at_unix=at_unix))
-        except RemoteError as error:
-            return error
 
-
-def _then(
-    node: Node, at_unix: float, condition: Condition | None, held: Held, told: PastAnswer | RemoteError
-) -> Then:
+def _then(node: Node, at_unix: float, condition: Condition | None, held: Held, told: PastAnswer) -> Then:
     added = node.added_at_unix <= at_unix
     condition = condition if added else None  # Otherwise it belongs to an earlier node of the same name.
-    if isinstance(told, RemoteError):
-        unknown = f"{node.name} does not answer: {told.cause}"
-    else:
-        unknown = "" if told.step_s else NOT_MEASURED if added else NOT_ADDED
     was = condition or Condition(node=node.name, at_unix=at_unix)
     return Then(
         node=replace(node, drained=was.drained, reason=was.reason, gpu_drains=was.gpu_drains),
@@ -157,8 +136,8 @@ def _then(
         added=added,
         condition=condition,
         held=held,
-        told=told if isinstance(told, PastAnswer) else NOTHING,
-        unknown=unknown,
+        told=told,
+        unknown="" if told.step_s else told.unknown or (NOT_MEASURED if added else NOT_ADDED),
     )
 
 
@@ -199,34 +178,12 @@ def _row(then: Then) -> PastNodeRow:
 def _untold(then: Then) -> list[str]:
     told = then.told
     missing = bool(told.step_s) and any(gpu.index not in told.seen for gpu in then.node.gpus)
-    return [NO_CONDITION] * (then.added and then.condition is None) + [NO_STRANGERS] * missing
-
-
-def _told(moment: wire.Moment) -> PastAnswer:
-    strangers = {each.index: each for each in moment.strangers}
-    measured = {gpu.index: gpu for gpu in moment.gpus}
-    gpus = tuple(
-        _gpu_reading(measured.get(index, wire.GpuSample(index)), strangers.get(index, wire.Strangers(index)))
-        for index in sorted({*strangers, *measured})
+    facts = (
+        (then.added and then.condition is None, NO_CONDITION),
+        (missing, NO_STRANGERS),
+        (any(UNKNOWN_GPU in share.gpus for _, share in then.held), NO_INDEXES),
     )
-    return PastAnswer(
-        reading=NodeReading(at_unix=moment.begin_unix, cpu_pct=0.0, mem_used_bytes=0, gpus=gpus),
-        seen=frozenset(strangers),
-        begin_unix=moment.begin_unix,
-        step_s=moment.step_s,
-        since_unix=moment.since_unix,
-        cpu_pct=moment.cpu_pct,
-        mem_used_bytes=moment.mem_used_bytes,
-    )
-
-
-def _gpu_reading(gpu: wire.GpuSample, seen: wire.Strangers) -> GpuReading:
-    users = seen.mem_bytes.items()
-    return replace(
-        to_gpu_reading(gpu),
-        processes=tuple(GpuProcess(pid=0, user=user, mem_bytes=mem_bytes) for user, mem_bytes in users),
-        unexplained_bytes=seen.unexplained_bytes,
-    )
+    return [fact for is_unknown, fact in facts if is_unknown]
 
 
 def _gpu_users(held: Held) -> dict[int, set[JobId]]:

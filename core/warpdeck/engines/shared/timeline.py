@@ -15,12 +15,13 @@ from warpdeck.controller.presenters.gpu_readings import mean_util_pct
 from warpdeck.controller.presenters.job_values import node_list
 from warpdeck.controller.presenters.usage_rows import usage_row
 from warpdeck.controller.state.state import State
-from warpdeck.engines.shared.job_records import RecordSearch
 from warpdeck.model import Condition, Job, NodeName
 from warpdeck.ports.store import Store
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol import results
 from warpdeck.protocol.node_rows import NodeEventRow
+
+from .job_records import RecordSearch
 
 MAX_RANGE_S = 7 * 86_400.0
 """Longest range in seconds. All jobs that ran in it are read."""
@@ -75,6 +76,8 @@ class Timelines:
     state: State
     store: Store
     records: RecordSearch
+    gpus: Callable[[], int]
+    """Returns the number of GPUs of the cluster."""
     clock: Callable[[], float]
 
     async def timeline(self, message: ask.NodeTimeline) -> results.Timeline:
@@ -86,7 +89,7 @@ class Timelines:
         if until - message.since > MAX_RANGE_S:
             raise UserError("the range of time is too long", f"give at most {MAX_RANGE_S / 86_400:.0f} days")
         use = GpuUse(message.since, until, steps=message.steps)
-        gpus = sum(len(node.gpus) for node in self.state.nodes.values())
+        gpus = self.gpus()
         started, is_partial = await self._count(use, message.since, until)
         conditions = await self.store.conditions_between(message.since, until)
         events = [*node_events(conditions, message.since), *large_starts(started, gpus)]

@@ -1,0 +1,1 @@
+"""Notices that a job makes no progress, and takes evidence from its processes."""
