@@ -188,3 +188,11 @@ def test_a_snapshot_is_restored_to_a_new_or_empty_folder_only(code: Path) -> Non
     with pytest.raises(UserError, match="not in your store"):
         store.restore("0" * 40, str(code.parent / "other"))
     assert sorted(path.name for path in code.parent.iterdir()) == ["code", "link", "restored", "store.git"]
+
+
+def test_an_ignore_file_may_leave_out_everything(tmp_path: Path) -> None:
+    folder = tmp_path / "plain"
+    folder.mkdir()
+    (folder / ".warpdeckignore").write_text("*\n")
+    (folder / "a.py").write_text("one\n")
+    assert taken(folder).snapshot is None
