@@ -29,6 +29,7 @@ JSON_OF = (
         None,
     ),
     ("warpdeck snapshot diff JOB", "an object: `old`, `new`, `diff`, `at`", None),
+    ("warpdeck snapshot restore JOB FOLDER", "an object: `tree`, `folder`", None),
     ("warpdeck config show", "an object: `file`, `settings`", None),
     ("warpdeck config check FILE", "an object: `ok`, `errors`, `warnings`", None),
     ("warpdeck config reload", "one object", results.Reloaded),

@@ -33,7 +33,7 @@ GROUPS = {
         "logs": ("jobs", "print a job's output; -f follows it"),
         "metrics": ("metrics", "plot the resource usage of a job or a node"),
         "runs": ("runs", "compare runs: parameters and metrics as columns"),
-        "snapshot": ("jobs", "show or compare the code snapshots of jobs"),
+        "snapshot": ("jobs", "show, compare or restore the code snapshots of jobs"),
     },
     "change jobs": {
         "cancel": ("orders", "cancel jobs, or send them a signal"),

@@ -276,13 +276,13 @@ def submit(
     return SubmissionResult(answer, [*draft.notes, *answer["notes"]])
 
 
-def rerun(client: SyncClient, job: str) -> SubmissionResult:
-    """Submit a job of the user again as it was recorded. Raises UserError."""
+def rerun(client: SyncClient, job: str, settings: Sequence[str] = ()) -> SubmissionResult:
+    """Submit a job of the user again as it was recorded, except for the settings (NAME=VALUE). Raises UserError."""
     snapshot = client.repeat(lambda: client.call("job", job=job)).get("snapshot")
     if snapshot and not client.repeat(lambda: client.call("have_tree", tree=snapshot["tree"]))["have"]:
         packed, facts = _packed(snapshot, job)
         upload_tree(client, snapshot | facts, packed)
-    answer = client.create("rerun", job=job)
+    answer = client.create("rerun", job=job, settings=list(settings))
     return SubmissionResult(answer, answer["notes"])
 
 

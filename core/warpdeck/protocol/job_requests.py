@@ -9,6 +9,7 @@ import msgspec
 from warpdeck.model import Snapshot
 from warpdeck.model.annotations import AnnotationsChange
 from warpdeck.model.change import JobChange
+from warpdeck.notation.request.new_values import MAX_SETTINGS
 
 from .request_base import Creating, Name, OnJobs, Reference, RequestMessage
 from .results import Result, SubmittedJob
@@ -74,10 +75,12 @@ class Pause(OnJobs, frozen=True, kw_only=True, tag="pause"):
 class Rerun(Creating[SubmittedJob], frozen=True, kw_only=True, tag="rerun"):
     """Submit one of the caller's jobs again as it was recorded. It is answered like Submit.
 
-    `12_3` names a task of an array, `12` the whole array.
+    `12_3` names a task of an array, `12` the whole array. `settings` are new values of parameters, written NAME=VALUE
+    (notation.request.new_values).
     """
 
     job: Reference
+    settings: Annotated[tuple[Reference, ...], msgspec.Meta(max_length=MAX_SETTINGS)] = ()
 
 
 class Tell(OnJobs, frozen=True, kw_only=True, tag="tell"):

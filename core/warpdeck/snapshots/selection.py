@@ -211,7 +211,7 @@ def _apply_ignore_files(found: Selection) -> None:
         return
     with tempfile.TemporaryDirectory(dir=found.store_path, prefix="names.") as folder:
         env = _store_environment(found.store_path, found.root, os.path.join(folder, "index"))
-        entries = b"\0".join(_NO_CONTENT + name for name in found.files) + b"\0"
+        entries = b"".join(_NO_CONTENT + name + b"\0" for name in found.files)
         run_git(["update-index", "-z", "--index-info"], cwd=found.root, env=env, data=entries)
         listed = run_git([*_LS, "--cached", "--ignored", _PER_FOLDER], cwd=found.root, env=env)
     _leave_out(found, _names(listed))

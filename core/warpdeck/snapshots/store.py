@@ -22,6 +22,7 @@ import gzip
 import hashlib
 import json
 import os
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -200,6 +201,37 @@ class SnapshotStore:
         objects = os.path.join(self.path, "objects")
         env = {**git_environment(), "GIT_ALTERNATE_OBJECT_DIRECTORIES": objects}
         return run_git(["-c", "core.fsmonitor=false", *argv], cwd=root, env=env).decode("utf-8", "replace")
+
+    def restore(self, tree: str, folder: str) -> None:
+        """Write the files of the tree into a folder, which is new or empty. Raises UserError.
+
+        The files are written into a folder beside it, which then gets its name. So a folder is complete or unchanged.
+        """
+        self.check_own()
+        self.meta(tree)
+        folder = os.path.abspath(folder)
+        parent, name = os.path.split(folder)
+        try:
+            if os.path.lexists(folder) and (os.path.islink(folder) or os.listdir(folder)):
+                raise UserError(f"{folder} is not an empty folder", "name a new folder")
+            os.makedirs(parent, exist_ok=True)
+            with tempfile.TemporaryDirectory(prefix=f".{name[:64]}.", dir=parent) as beside:
+                files = os.path.join(beside, "files")
+                os.mkdir(files)
+                index = os.path.join(beside, "index")
+                env = {
+                    **git_environment(),
+                    "GIT_DIR": self.path,
+                    "GIT_WORK_TREE": files,
+                    "GIT_INDEX_FILE": index,
+                }
+                run_git(["read-tree", tree], cwd=files, env=env)
+                run_git(["checkout-index", "--all"], cwd=files, env=env)
+                os.rename(files, folder)
+        except OSError as error:
+            raise UserError(
+                f"cannot write the folder {folder}: {error.strerror}", "name a new folder that you can write"
+            ) from error
 
     def _git(self, *argv: str, data: bytes = b"") -> bytes:
         if self._uid != os.geteuid():

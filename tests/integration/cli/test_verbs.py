@@ -411,6 +411,9 @@ def test_a_job_can_be_repeated_as_recorded(
     assert out.read_text() == "layers = 1\n7\n"
     assert ask("show", str(second))["row"]["name"] == "again"
     ask("cancel", str(first))
+    code, _, err = run("rerun", str(second), "--set", "lr=1")
+    assert code == 1
+    assert f"job {second} has no parameter lr" in err
     code, _, err = run("rerun", "999999")
     assert code == 1
     assert "999999" in err

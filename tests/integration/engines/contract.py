@@ -178,6 +178,18 @@ class EngineContract:
             await rig.engine.submissions.rerun(rig.other, ask.Rerun(job=job))
         await rig.cancel(job, again.label)
 
+    async def test_a_recorded_job_is_submitted_again_with_another_value(self, rig: Rig) -> None:
+        job = await rig.submit("echo --lr 0.1 --seed=1", hold=True)
+        rerun = rig.engine.submissions.rerun
+        again = await rerun(rig.user, ask.Rerun(job=job, settings=("lr=3e-4", "seed=2")))
+        assert (await rig.detail(again.label)).script == "#!/bin/sh\necho --lr 3e-4 --seed=2\n"
+        assert (await rig.detail(job)).script == "#!/bin/sh\necho --lr 0.1 --seed=1\n"
+        with pytest.raises(UserError, match="no parameter momentum"):
+            await rerun(rig.user, ask.Rerun(job=job, settings=("momentum=0.9",)))
+        with pytest.raises(UserError, match="only the owner"):
+            await rerun(rig.other, ask.Rerun(job=job, settings=("lr=1",)))
+        await rig.cancel(job, again.label)
+
     async def test_an_uploaded_tree_is_found_by_its_user_only(self, rig: Rig) -> None:
         submissions, data = rig.engine.submissions, b"packed " * 1000
         tree, digest = secrets.token_hex(20), hashlib.sha256(data).hexdigest()

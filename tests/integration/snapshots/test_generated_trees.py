@@ -153,6 +153,9 @@ def test_a_snapshot_restores_each_file_of_any_tree(
         taken = tree.taken()
         assert taken.snapshot is not None
         assert unpacked(taken) == facts(tree.root)
+        restored = os.path.join(folder, "new", "restored")
+        SnapshotStore(tree.store).restore(taken.snapshot["tree"], restored)
+        assert facts(os.fsencode(restored)) == facts(tree.root)
         left_out = left_out_of(SnapshotStore(tree.store).meta(taken.snapshot["tree"]))
         assert {each["why"] for each in left_out["paths"]} <= {Reason.EMPTY_SUBMODULE}
         assert tree.taken().snapshot == taken.snapshot

@@ -133,6 +133,7 @@ WRITES: dict[str, Reads] = {
     "rerun": lambda old, new: _packed(new, "12"),
     "pack": lambda old, new: code.store_of(new).pack(new["tree"]),
     "pack as our own": lambda old, new: SnapshotStore(new["store"]).pack(new["tree"]),
+    "restore": lambda old, new: code.store_of(new).restore(new["tree"], "/tmp/never-restored"),
     "read as our own": lambda old, new: SnapshotStore(new["store"]).files(new["tree"]),
     "capture into it": lambda old, new: capture_folder(os.path.dirname(__file__), new["store"]),
 }

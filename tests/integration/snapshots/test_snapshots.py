@@ -168,3 +168,31 @@ def test_a_file_of_a_snapshot_can_be_read_unless_it_is_too_large(code: Path) -> 
     assert large is not None
     with pytest.raises(UserError, match=r"large\.bin has 9 MiB: too large to show"):
         store.read(large["tree"], "large.bin")
+
+
+def test_a_snapshot_is_restored_to_a_new_or_empty_folder_only(code: Path) -> None:
+    found = taken(code).snapshot
+    assert found is not None
+    store = SnapshotStore(found["store"])
+    target = code.parent / "restored"
+    target.mkdir()
+    store.restore(found["tree"], str(target))
+    assert (target / "pkg" / "a.py").read_text() == "one\n"
+    (target / "pkg" / "a.py").write_text("mine\n")
+    link = code.parent / "link"
+    link.symlink_to(target)
+    for path in (target, link, target / "pkg" / "a.py"):
+        with pytest.raises(UserError, match=r"name a new folder|cannot write"):
+            store.restore(found["tree"], str(path))
+    assert (target / "pkg" / "a.py").read_text() == "mine\n"
+    with pytest.raises(UserError, match="not in your store"):
+        store.restore("0" * 40, str(code.parent / "other"))
+    assert sorted(path.name for path in code.parent.iterdir()) == ["code", "link", "restored", "store.git"]
+
+
+def test_an_ignore_file_may_leave_out_everything(tmp_path: Path) -> None:
+    folder = tmp_path / "plain"
+    folder.mkdir()
+    (folder / ".warpdeckignore").write_text("*\n")
+    (folder / "a.py").write_text("one\n")
+    assert taken(folder).snapshot is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -213,13 +214,22 @@ class _LogReading:
 
 
 def _check_snapshot(args: Namespace) -> None:
+    if args.verb == "restore":
+        if len(args.jobs) != 2:
+            raise UsageError(f"{args.prog}: restore takes a job and a folder", f"see `{args.prog} --help`")
+        return
     if len(args.jobs) > (1 if args.verb == "show" else 2):
         takes = "one job" if args.verb == "show" else "one or two jobs"
         raise UsageError(f"{args.prog}: {args.verb} takes {takes}", f"see `{args.prog} --help`")
 
 
 def _snapshots(client: SyncClient, args: Namespace) -> dict[str, Any]:
-    """Return a snapshot with its files, or the difference between two snapshots."""
+    """Return a snapshot with its files, or the difference between two snapshots, or restore a snapshot."""
+    if args.verb == "restore":
+        job, folder = args.jobs
+        snapshot = _snapshot(client, job)
+        store_of(snapshot).restore(snapshot["tree"], folder)
+        return {"tree": snapshot["tree"], "folder": os.path.abspath(folder)}
     first, *others = [_snapshot(client, job) for job in args.jobs]
     store, tree = store_of(first), first["tree"]
     if args.verb == "show":
@@ -244,6 +254,9 @@ def _snapshot(client: SyncClient, job: str) -> dict[str, Any]:
 def _print_snapshot(found: dict[str, Any], args: Namespace) -> None:
     if args.verb == "diff":
         sys.stdout.write(found["diff"])
+        return
+    if args.verb == "restore":
+        print(clean(f"restored the snapshot {found['tree'][:12]} to {found['folder']}"))
         return
     print(f"tree    {found['tree']}")
     print(f"root    {clean(found['root'])}")
@@ -291,16 +304,19 @@ VERBS = (
         ask=_logs,
     ),
     Verb(
-        "snapshot", "Show the code snapshot of a job, or compare it with that of another job or with the current folder.",
+        "snapshot", """\
+Show the code snapshot of a job, compare it with that of another job or with the current folder, or restore it to a folder.
+The folder of `restore` is new or empty. Files that are not in the snapshot, such as data, are not restored.""",
         (
-            Argument("{show,diff}", "show a snapshot, or compare two", into="verb"),
-            Argument("JOB ...", "one job id; two for a comparison of two jobs", completes=ANY_JOBS),
+            Argument("{show,diff,restore}", "show a snapshot, compare two, or write one to a folder", into="verb"),
+            Argument("JOB ...", "one job id; two for a comparison; a job id and a folder for `restore`", completes=ANY_JOBS),
             JSON,
         ),
         examples=(
             "warpdeck snapshot show 12",
             "warpdeck snapshot diff 12       compare with the current folder",
             "warpdeck snapshot diff 12 15",
+            "warpdeck snapshot restore 12 ~/code-of-12",
         ),
         check=_check_snapshot, ask=_snapshots, waits="reading the snapshot ...", show=_print_snapshot,
     ),

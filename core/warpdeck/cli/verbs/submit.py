@@ -86,7 +86,7 @@ def _submit(args: SimpleNamespace) -> int:
 def _rerun(client: SyncClient, args: Namespace) -> int:
     """Submit the job again and print the new id."""
     with progress("submitting the job ..."):
-        done = rerun(client, args.job)
+        done = rerun(client, args.job, args.settings)
     _print_submitted(done, ["json"] if args.json else [])
     return 0
 
@@ -153,11 +153,18 @@ other options:""",
 RERUN = Verb(
     "rerun", """\
 Submit one of your jobs again with the recorded script, options, environment and code snapshot.
-Later changes in the folder have no effect. The new job has a new id; `warpdeck requeue` keeps the id.""",
-    (JOB, JSON),
+Later changes in the folder have no effect. The new job has a new id; `warpdeck requeue` keeps the id.
+--set changes the value of a parameter in the job's command, in the arguments of its script, or in the script, where it
+is written `--lr 0.1`, `--lr=0.1` or `lr=0.1`.""",
+    (
+        JOB,
+        Argument("--set NAME=VALUE", "give a parameter another value; may be repeated", into="settings", repeats=True),
+        JSON,
+    ),
     examples=(
         "warpdeck rerun 12",
         "warpdeck rerun 12_3                one task of an array",
+        "warpdeck rerun 12 --set lr=3e-4    the same job with another value of --lr",
         "warpdeck submit --code-of 12 ...   the same code with other options",
     ),
     reads=False, ask=_rerun,

@@ -7,10 +7,13 @@ alone, with its own number.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from warpdeck.base.errors import UserError
 from warpdeck.model import ArraySpec, Job, Request
+from warpdeck.notation.request.new_values import with_values
 from warpdeck.ports.caller import NOT_YOURS, Principal, owner_text, owns
 from warpdeck.protocol.job_rows import JobVariables
 
@@ -30,12 +33,13 @@ def variables_of(job: Job) -> JobVariables:
     return JobVariables(variables=dict(job.request.env))
 
 
-def asked_again(job: Job, *, who: Principal, task: int | None) -> Request:
+def asked_again(job: Job, *, who: Principal, task: int | None, settings: Sequence[str] = ()) -> Request:
     """Return the request that resubmits a job.
 
-    Raises UserError if the job is another user's or has no script.
+    Raises UserError if the job is another user's, has no script, or has none of the parameters that are set.
 
-    `task` selects one task of an array; None selects the whole array.
+    `task` selects one task of an array; None selects the whole array. `settings` are new values of parameters. The other
+    components of a heterogeneous job have none.
     """
     request, label = job.request, job.label()
     if not owns(who, job):
@@ -52,6 +56,8 @@ def asked_again(job: Job, *, who: Principal, task: int | None) -> Request:
     array = request.array
     if array is not None and task is not None:
         array = ArraySpec(ranges=((task, task, 1),))
+    if settings and request.holder != "hetjob":
+        request = with_values(request, settings, label=label)
     return msgspec.structs.replace(
         request,
         array=array,

@@ -145,7 +145,7 @@ def with_sweep(text: str, grid_text: str) -> str:
     grid = parse_grid(grid_text)
     lines = text.split("\n")
     begin, end = _sweep_lines(lines, text)
-    if grid and not _is_shell(lines[0] if lines else ""):
+    if grid and not is_shell(lines[0] if lines else ""):
         raise UserError(
             "a sweep adds shell lines, and this script is not a shell script",
             "write a shell script that starts the program",
@@ -235,7 +235,8 @@ def _sweep_lines(lines: Sequence[str], text: str) -> tuple[int, int]:
     return begin, end
 
 
-def _is_shell(first: str) -> bool:
+def is_shell(first: str) -> bool:
+    """Return whether the first line of a script names a shell."""
     words = first.removeprefix("#!").split()
     if words and posixpath.basename(words[0]) == "env":
         words = [word for word in words[1:] if not word.startswith("-")]

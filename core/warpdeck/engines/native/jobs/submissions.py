@@ -50,7 +50,12 @@ class NativeSubmissions:
         family = await self.lookup.components_of(await self.lookup.seen(caller.who, message.job))
         # The parts are read and stored again, because the old ones may be removed at any time.
         requests = [
-            asked_again(await with_whole_request(each, self.lookup.store), who=caller.who, task=number)
+            asked_again(
+                await with_whole_request(each, self.lookup.store),
+                who=caller.who,
+                task=number,
+                settings=message.settings,
+            )
             for each in family
         ]
         return await self._submit(caller.who, requests, mark_of(message))

@@ -70,8 +70,10 @@ class SlurmSubmissions:
         task = message.job.partition("_")[2]
         number = int(task) if task.isdecimal() else None
         family = await self.lookup.components_of(await self.lookup.find(message.job))
-        requests = [asked_again(each, who=caller.who, task=number) for each in family]
-        if not is_ours(family[0]):
+        recorded = is_ours(family[0])
+        settings = message.settings if recorded else ()
+        requests = [asked_again(each, who=caller.who, task=number, settings=settings) for each in family]
+        if not recorded:
             raise UserError(
                 f"job {family[0].label()} was not submitted with warpdeck, so its script is not recorded",
                 "submit its script with `warpdeck submit`; `scontrol write batch_script` may still have it",
