@@ -42,7 +42,7 @@ class Scene(NamedTuple):
 
 
 SCENES = {
-    "queue": Scene((), ("llama-70b", "104_[0-19]")),
+    "queue": Scene((), ("llama-70", "104_[0-19]")),
     "overview": Scene(("0",), ("Jobs of all users", "now")),
     "gpus": Scene(("2", "u"), ("gpu08", "idle")),
     "owners": Scene(("2", "o"), ("free:",)),
