@@ -37,10 +37,12 @@ async def eventually_async(
     *,
     timeout_s: float = WAIT_S,
     what: str | Callable[[], str] = "",
+    pause_s: float = _SHORT_PAUSE_S,
 ) -> T:
     """Like `eventually`, for conditions that change in this event loop.
 
-    If `what` is a function, it is called on failure.
+    If `what` is a function, it is called on failure. `pause_s` is longer for conditions that are not cheap to check, for example
+    if they draw the screen.
     """
     deadline = time.monotonic() + timeout_s
     while True:
@@ -51,7 +53,7 @@ async def eventually_async(
             raise AssertionError(
                 f"timeout after {timeout_s} s of waiting for: {what() if callable(what) else what}"
             )
-        await asyncio.sleep(_SHORT_PAUSE_S)
+        await asyncio.sleep(pause_s)
 
 
 async def eventually_awaited(

@@ -139,10 +139,12 @@ async def shows(pilot: Pilot[None], app: DeckApp, words: Iterable[str], *, timeo
     def text() -> str:
         return "\n".join(strip.text for strip in app.screen._compositor.render_strips())
 
+    def are_shown() -> bool:
+        shown = text()
+        return all(word in shown for word in words)
+
     await eventually_async(
-        lambda: all(word in text() for word in words),
-        what=lambda: f"{words} in\n{text()}",
-        timeout_s=timeout_s,
+        are_shown, what=lambda: f"{words} in\n{text()}", timeout_s=timeout_s, pause_s=PAUSE_S
     )
     await pilot.pause()
 

@@ -273,7 +273,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="warpdeck.sim.demo")
     parser.add_argument("--home", required=True)
     parser.add_argument("--remove", action="store_true", help="remove the home at the end")
-    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--seed", type=int, default=24)
     args = parser.parse_args()
     os.umask(0o077)
     paths = Paths(args.home)

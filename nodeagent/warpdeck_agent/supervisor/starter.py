@@ -90,6 +90,10 @@ fi
 shift 7
 exec "$@"
 """
+BEGIN = '[ -r "$1" ] || { read -r WARPDECK_GO; echo "cannot read the file $1"; exit 1; }; . "$1"'
+"""The command of the shell, which reads SCRIPT. Without SCRIPT, it waits for "go" before it tells the reason, because
+the supervisor cannot send "go" to a shell that has ended.
+"""
 NO_FOLDER = "WARPDECK_NO_FOLDER"
 """Variable of the shell: the working folder that a job asked for and that cannot be entered.
 
@@ -227,7 +231,7 @@ def _command(order: LaunchOrder, script: str) -> List[str]:
     name, command = (order.argv[0], order.argv[1:]) if order.here else ("sh", order.argv)
     how = ["append" if order.append else "truncate", "here" if order.here else "exec"]
     files = [order.cwd, order.stdin, order.out, order.err]
-    return ["/bin/sh", "-c", '. "$1"', name, script, *files, *how, *command]
+    return ["/bin/sh", "-c", BEGIN, name, script, *files, *how, *command]
 
 
 def _covering(order: LaunchOrder) -> Callable[[], None]:

@@ -24,7 +24,7 @@ from tests.support.waiting import eventually
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Home]:
-    """A home for the tests that leave nothing in it. Its node is up."""
+    """A home for the tests that leave only ended jobs in it. Its node is up."""
     with temporary_home() as home:
         home.ok("up")
         home.wait_for_idle_node()
@@ -43,17 +43,17 @@ def wait_for_end(home: Home, job: object) -> dict[str, object]:
     return home.job(job)
 
 
-def test_exit_codes_and_signals_are_recorded(home: Home) -> None:
-    good, bad = submit(home, "exit 0"), submit(home, "exit 3")
-    killed = submit(home, "kill -9 $$")
-    assert (wait_for_end(home, good)["state"], wait_for_end(home, good)["exit_code"]) == ("COMPLETED", "0:0")
-    assert (wait_for_end(home, bad)["state"], wait_for_end(home, bad)["exit_code"]) == ("FAILED", "3:0")
-    assert (wait_for_end(home, killed)["state"], wait_for_end(home, killed)["exit_code"]) == ("FAILED", "0:9")
+def test_exit_codes_and_signals_are_recorded(site: Home) -> None:
+    good, bad = submit(site, "exit 0"), submit(site, "exit 3")
+    killed = submit(site, "kill -9 $$")
+    assert (wait_for_end(site, good)["state"], wait_for_end(site, good)["exit_code"]) == ("COMPLETED", "0:0")
+    assert (wait_for_end(site, bad)["state"], wait_for_end(site, bad)["exit_code"]) == ("FAILED", "3:0")
+    assert (wait_for_end(site, killed)["state"], wait_for_end(site, killed)["exit_code"]) == ("FAILED", "0:9")
 
 
-def test_output_files_follow_slurms_patterns_and_folders_are_created(home: Home) -> None:
+def test_output_files_follow_slurms_patterns_and_folders_are_created(site: Home) -> None:
     job = submit(
-        home,
+        site,
         "echo out; echo err >&2; echo $SLURM_JOB_ID $SLURM_NTASKS",
         "-o",
         "a/b/%x-%j.out",
@@ -62,51 +62,51 @@ def test_output_files_follow_slurms_patterns_and_folders_are_created(home: Home)
         "-n",
         "1",
     )
-    wait_for_end(home, job)
-    assert (home.path.parent / f"a/b/nm-{job}.out").read_text() == f"out\nerr\n{job} 1\n"
-    split = submit(home, "echo out; echo err >&2", "-o", "o.txt", "-e", "e.txt")
-    wait_for_end(home, split)
-    assert (home.path.parent / "e.txt").read_text() == "err\n"
-    assert home.json("logs", str(split))["text"] == "out\n"
+    wait_for_end(site, job)
+    assert (site.path.parent / f"a/b/nm-{job}.out").read_text() == f"out\nerr\n{job} 1\n"
+    split = submit(site, "echo out; echo err >&2", "-o", "o.txt", "-e", "e.txt")
+    wait_for_end(site, split)
+    assert (site.path.parent / "e.txt").read_text() == "err\n"
+    assert site.json("logs", str(split))["text"] == "out\n"
 
 
-def test_an_unwritable_output_file_is_reported(home: Home) -> None:
-    job = submit(home, "true", "-o", "/proc/nowhere/x.out")
-    assert wait_for_end(home, job)["state"] == "FAILED"
-    assert "/proc/nowhere" in home.json("show", str(job))["message"]
+def test_an_unwritable_output_file_is_reported(site: Home) -> None:
+    job = submit(site, "true", "-o", "/proc/nowhere/x.out")
+    assert wait_for_end(site, job)["state"] == "FAILED"
+    assert "/proc/nowhere" in site.json("show", str(job))["message"]
 
 
-def test_a_missing_log_is_reported_and_not_shown_as_empty(home: Home) -> None:
-    removed, empty = submit(home, "echo a", "-o", "gone.txt"), submit(home, "true")
-    never_started = submit(home, "true", "--hold")
-    home.ok("cancel", str(never_started))
-    assert wait_for_end(home, removed)["state"] == wait_for_end(home, empty)["state"] == "COMPLETED"
-    path = home.path.parent / "gone.txt"
+def test_a_missing_log_is_reported_and_not_shown_as_empty(site: Home) -> None:
+    removed, empty = submit(site, "echo a", "-o", "gone.txt"), submit(site, "true")
+    never_started = submit(site, "true", "--hold")
+    site.ok("cancel", str(never_started))
+    assert wait_for_end(site, removed)["state"] == wait_for_end(site, empty)["state"] == "COMPLETED"
+    path = site.path.parent / "gone.txt"
     path.unlink()
     for follow in ([], ["-f"]):
-        result = home.run("logs", *follow, str(removed))
+        result = site.run("logs", *follow, str(removed))
         assert result.returncode == 1 and f"{path} does not exist: it was removed or moved" in result.stderr
         assert f"warpdeck show {removed}" in result.stderr
-        result = home.run("logs", *follow, str(never_started))
+        result = site.run("logs", *follow, str(never_started))
         assert (
             result.returncode == 1
             and f"job {never_started} has no log: it never started (CANCELLED)" in result.stderr
         )
-    assert home.ok("logs", str(empty)) == ""
+    assert site.ok("logs", str(empty)) == ""
 
 
-def test_cancel_also_ends_daemons_and_setsid_children(home: Home) -> None:
-    job = submit(home, "setsid sleep 1000 & (setsid sleep 1001 &) ; sleep 1002")
-    eventually(lambda: home.state(job) == "RUNNING", what="the job runs")
-    identity = (home.path / "agent" / "identity").read_text()
+def test_cancel_also_ends_daemons_and_setsid_children(site: Home) -> None:
+    job = submit(site, "setsid sleep 1000 & (setsid sleep 1001 &) ; sleep 1002")
+    eventually(lambda: site.state(job) == "RUNNING", what="the job runs")
+    identity = (site.path / "agent" / "identity").read_text()
     tag = f"WARPDECK_JOB={job}.0@{identity}".encode()
 
     def processes() -> list[str]:
         return [pid for pid in os.listdir("/proc") if pid.isdigit() and tag in environ(pid) and sleeping(pid)]
 
     eventually(lambda: len(processes()) >= 3, what="the job's processes run")
-    home.ok("cancel", str(job))
-    assert wait_for_end(home, job)["state"] == "CANCELLED"
+    site.ok("cancel", str(job))
+    assert wait_for_end(site, job)["state"] == "CANCELLED"
     assert processes() == []
 
 
@@ -174,12 +174,11 @@ def test_the_first_sinfo_after_up_shows_an_idle_node(home: Home) -> None:
     assert home.slurm("sinfo", "-h", "-o", "%t").stdout == "idle\n"
 
 
-def test_run_returns_output_and_exit_code(home: Home) -> None:
-    home.ok("up")
-    home.wait_for_idle_node()  # Otherwise the command would wait and report that.
-    result = home.run("run", "sh", "-c", "echo out; echo err >&2; exit 7")
+def test_run_returns_output_and_exit_code(site: Home) -> None:
+    site.wait_for_idle_node()  # Otherwise the command would wait and report that.
+    result = site.run("run", "sh", "-c", "echo out; echo err >&2; exit 7")
     assert (result.returncode, result.stdout, result.stderr) == (7, "out\n", "err\n")
-    result = home.run("run", "-n", "2", "sh", "-c", "echo rank $SLURM_PROCID of $SLURM_NTASKS")
+    result = site.run("run", "-n", "2", "sh", "-c", "echo rank $SLURM_PROCID of $SLURM_NTASKS")
     assert sorted(result.stdout.splitlines()) == ["rank 0 of 2", "rank 1 of 2"]
 
 

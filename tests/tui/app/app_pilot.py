@@ -165,11 +165,21 @@ class AppPilot:
 
     async def shows(self, *words: str) -> None:
         """Wait until the screen contains all these texts."""
-        await self.until(lambda: all(word in self.text() for word in words), f"{words} on the screen")
+
+        def are_shown() -> bool:
+            text = self.text()
+            return all(word in text for word in words)
+
+        await self.until(are_shown, f"{words} on the screen")
 
     async def hides(self, *words: str) -> None:
         """Wait until the screen contains none of these texts."""
-        await self.until(lambda: not any(word in self.text() for word in words), f"{words} gone")
+
+        def are_gone() -> bool:
+            text = self.text()
+            return not any(word in text for word in words)
+
+        await self.until(are_gone, f"{words} gone")
 
     async def shows_notification(self, words: str) -> None:
         """Wait for a notification with this text."""

@@ -8,8 +8,7 @@ theme empties the caches. The current theme fills them anew.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 OWNERS = ("rich", "textual")
@@ -21,18 +20,24 @@ def empty_caches() -> None:
 
     The other caches hold facts about classes, which do not change.
     """
-    for cache in list(_caches()):
-        if cache.cache_info().maxsize is not None:
-            cache.cache_clear()
-
-
-def _caches() -> Iterator[Any]:
-    """Yield the functions in modules and classes that functools has wrapped with a cache."""
-    for name, module in list(sys.modules.items()):
+    for name in list(sys.modules):
         if name.partition(".")[0] in OWNERS:
-            for each in list(vars(module).values()):
-                inside = list(vars(each).values()) if isinstance(each, type) else [each]
-                yield from (found for found in map(_unwrapped, inside) if isinstance(found, CachedFunction))
+            for function in _caches(name):
+                if function.cache_info().maxsize is not None:
+                    function.cache_clear()
+
+
+@cache
+def _caches(module: str) -> tuple[Any, ...]:
+    """Return the functions in an imported module and its classes that functools has wrapped with a cache.
+
+    The modules of both libraries define all of them when they are imported, so each module is searched once.
+    """
+    found: list[Any] = []
+    for each in list(vars(sys.modules[module]).values()):
+        inside = list(vars(each).values()) if isinstance(each, type) else [each]
+        found += [function for function in map(_unwrapped, inside) if isinstance(function, CachedFunction)]
+    return tuple(found)
 
 
 def _unwrapped(member: object) -> object:

@@ -11,6 +11,7 @@ from tests.support.agent import FROM_SOURCE, AgentProcess, run_to_end
 from tests.support.waiting import eventually
 
 from warpdeck_agent.registry.ending import NOT_BEGUN
+from warpdeck_agent.supervisor.starter import START
 from warpdeck_agent.wire import messages as wire
 
 WAIT_FOR_GATE = "while [ ! -e {gate} ]; do sleep 0.05; done\n"
@@ -306,3 +307,17 @@ def test_each_start_and_end_of_quick_launches_is_reported(agent: AgentProcess) -
         assert report.exit_code == 3 and report.ended_at >= report.started_at > 0
     agent.link.send(wire.Kill(job_id=long, restarts=0, cause="cancelled", grace_s=0.0))
     agent.link.report(long, "exited")
+
+
+@pytest.mark.parametrize("environ", [{"LD_PRELOAD": "/nowhere/x.so"}, {"LD_DEBUG": "libs"}])
+def test_messages_of_the_dynamic_linker_fail_no_launch(agent: AgentProcess, environ: dict[str, str]) -> None:
+    report = agent.run(1, "exit 5", env={"PATH": "/usr/bin:/bin", **environ})
+    assert (report.exit_code, report.signal, report.cause, report.message) == (5, 0, "", "")
+
+
+def test_a_removed_start_script_fails_the_launch(agent: AgentProcess) -> None:
+    start = agent.folder / START
+    start.unlink()
+    report = agent.run(1, "exit 5")
+    assert (report.signal, report.cause) == (NOT_BEGUN[1], "launch_failed")
+    assert report.message == f"cannot read the file {start}"

@@ -29,7 +29,7 @@ from warpdeck.protocol.node_rows import NodeRow
 SLURM_SECOND_S = 1.0
 LEAST_STEP_S = 0.001
 """Conditions of a node have different times, also if the clock is set back."""
-GONE = "it is not in Slurm's configuration any more"
+GONE = "Slurm does not report it any more"
 REBOOTED = "it was rebooted"
 KEEP_GONE_S = 30 * 86_400.0
 """Seconds for which the conditions of a node are kept that Slurm no longer has. A cloud may have new names each day."""
