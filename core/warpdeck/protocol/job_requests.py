@@ -9,13 +9,14 @@ import msgspec
 from warpdeck.model import Snapshot
 from warpdeck.model.annotations import AnnotationsChange
 from warpdeck.model.change import JobChange
-from warpdeck.notation.request.new_values import MAX_SETTINGS
 
 from .request_base import Creating, Name, OnJobs, Reference, RequestMessage
 from .results import Result, SubmittedJob
 
 MAX_SAVING_S = 3600
 """Longest time that a request may give a job to save its work, in seconds. Other jobs may wait for its GPUs."""
+MAX_SETTINGS = 40
+"""Largest number of parameters that one request sets. It is the number that `warpdeck runs` shows."""
 MAX_ANNOTATED = 1000
 """Maximum number of records changed in one transaction, because other requests wait for it."""
 

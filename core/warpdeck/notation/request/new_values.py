@@ -24,8 +24,6 @@ from warpdeck.model import Request
 
 from .sweep import is_shell, parse_grid, sweep_of, with_sweep, without_sweep
 
-MAX_SETTINGS = 40
-"""Largest number of parameters that one request sets. It is the number that `warpdeck runs` shows."""
 _SETTING = re.compile(r"([A-Za-z_][\w./-]*)=(.*)", re.DOTALL)
 _VALUE = r"""("[^"\\`]*"|'[^']*'|(?!--)[\w.,:/+@%=^~\[\]{}$-]+)(?=[\s;|&)]|\Z)"""
 """Matches a value in a shell line. Other values, such as the output of a command, are not replaced."""
