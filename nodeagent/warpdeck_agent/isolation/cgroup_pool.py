@@ -68,9 +68,9 @@ class CgroupPool:
         return False
 
     def keep(self, path: str, used: CgroupUsage) -> bool:
-        """Take back the cgroup of an ended launch if it is as good as new.
+        """Keep the cgroup of an ended launch for another one, unless its launch has left something in it.
 
-        No process may run in it. `used` is the usage in it. Returns whether it was taken.
+        No process may run in it. `used` is the usage in it. Returns whether it was kept.
         """
         settings = self._settings_of.pop(path, None)
         if settings is None or self._size >= MOST or not _is_as_new(path, used):

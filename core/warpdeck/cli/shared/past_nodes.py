@@ -32,9 +32,7 @@ def print_nodes(rows: list[dict[str, Any]]) -> None:
 
 
 def measured(row: dict[str, Any]) -> str:
-    """Return the time and resolution of the measurement, or why it is unknown, and which other facts are
-    unknown.
-    """
+    """Return the time and the resolution of the measurement, or the reason why there is none. Other unknown facts follow."""
     if row["unknown"]:
         since = f"; data starts at {moment_text(row['since'])}" if row["since"] else ""
         words = f"{row['unknown']}{since}"

@@ -243,7 +243,7 @@ class CommandKeeper:
             self._command.end()
 
     def _is_client_gone(self, otherwise: bool) -> bool:
-        """Return whether the process of the client has ended; `otherwise` if it is unknown."""
+        """Return whether the process of the client has ended, or `otherwise` if the process is unknown."""
         return otherwise if self._client < 0 else bool(select.select([self._client], [], [], 0)[0])
 
     def _accept(self) -> None:
