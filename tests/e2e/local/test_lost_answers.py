@@ -214,7 +214,8 @@ def test_a_session_returns_the_end_of_a_command_that_ended_meanwhile(
         site.ok("up")
         result = session_result.result()
     assert result.returncode == 7, result.stdout + result.stderr
-    assert result.stdout.endswith("last words\n")
+    # If the controller was killed before the first attach, the terminal is not raw and adds a carriage return.
+    assert result.stdout.rstrip().endswith("last words")
 
 
 def test_an_array_is_created_once_with_all_its_tasks(site: Home, short_tmp: Path) -> None:
