@@ -42,6 +42,8 @@ class UserFileReader:
         """Like `OwnFile.read_at`."""
         if os.geteuid() == 0 and self._uid < 0:
             raise LogError(f"the owner of {self._path} was not given")
+        if "\0" in self._path:
+            raise LogError("the path of the output contains a zero byte")
         unanswered = self._unanswered.get(self._key)
         if unanswered is not None and unanswered.returncode is None:
             raise self._hangs()

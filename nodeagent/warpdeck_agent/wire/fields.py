@@ -16,6 +16,8 @@ controller accepts at most twice this length.
 """
 MAX_NUMBER = 2**53
 MAX_AMOUNT = 1e15
+PAIR = 2
+"""Length of a list inside a list: a launch as [job id, restarts]."""
 _FIELDS: Dict[Any, Dict[str, _Kind]] = {}
 _DEFAULTS: Dict[Any, Dict[str, Any]] = {}
 _AS_THEY_ARE = frozenset((str, int, float, bool, dict, type(None)))
@@ -131,7 +133,10 @@ def _convert(kind: _Kind, value: Any, where: str) -> Any:
         assert inner is not None
         if not isinstance(value, list):
             raise WireError(f"{where}: expected a list")
-        return [_convert(inner, entry, where) for entry in value]
+        found = [_convert(inner, entry, where) for entry in value]
+        if inner.origin is list and any(len(entry) != PAIR for entry in found):
+            raise WireError(f"{where}: expected pairs")
+        return found
     if origin is dict:
         assert inner is not None
         if not isinstance(value, dict) or not {inner.type}.issuperset(map(type, value.values())):

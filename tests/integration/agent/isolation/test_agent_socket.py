@@ -24,7 +24,7 @@ from warpdeck_agent.wire import steps as stepwire
 from warpdeck_agent.wire.frames import MAX_FRAME_BYTES, data_frame, json_frame
 
 pytestmark = pytest.mark.lab
-SEED = 21
+SEEDS = (11, 21)
 CONNECTIONS, MESSAGES = 400, 5
 """A message that cannot be decoded closes its connection, so many connections find more than long ones."""
 MAX_GROWTH_MB = 100
@@ -106,8 +106,9 @@ def test_no_other_user_can_connect(agent: AgentProcess) -> None:
         link.connect(str(path))
 
 
-def test_no_bytes_on_the_socket_stop_the_agent_or_a_job(agent: AgentProcess) -> None:
-    rng = random.Random(SEED)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_bytes_on_the_socket_stop_the_agent_or_a_job(agent: AgentProcess, seed: int) -> None:
+    rng = random.Random(seed)
     agent.launch(500, "while :; do sleep 0.2; done")
     running = agent.link.report(500, "running")
     assert agent.process is not None
