@@ -11,7 +11,7 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import ToolAnnotations
 
-from warpdeck import __version__
+from warpdeck._version import __version__
 from warpdeck.base.errors import UserError
 from warpdeck.library.asyncclient import AsyncClient
 

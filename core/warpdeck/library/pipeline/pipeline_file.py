@@ -28,6 +28,7 @@ import msgspec
 
 from warpdeck.base.errors import UserError
 from warpdeck.client.submission import read_script
+from warpdeck.library.toml_file import name_of, read_toml
 
 MAX_STAGES = 200
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,40}")
@@ -77,15 +78,9 @@ class Pipeline(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_pipeline(path: str) -> Pipeline:
     """Return the pipeline of a file, with the texts of its scripts. Raises UserError."""
-    try:
-        with open(path, "rb") as file:
-            found = msgspec.toml.decode(file.read(), type=_File)
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}", "check the path") from error
-    except (msgspec.DecodeError, ValueError) as error:
-        raise UserError(f"{path}: {error}", "`warpdeck pipeline --help` shows an example") from error
+    found = read_toml(path, _File, verb="pipeline")
     folder = os.path.dirname(os.path.abspath(path))
-    name = found.name or os.path.splitext(os.path.basename(path))[0]
+    name = found.name or name_of(path)
     if not _NAME.fullmatch(name):
         raise UserError(
             f"{path}: {name!r} cannot be the name of a pipeline", 'set name = "letters-and-digits"'

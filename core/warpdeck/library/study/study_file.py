@@ -28,6 +28,7 @@ import msgspec
 
 from warpdeck.base.errors import UserError
 from warpdeck.client.submission import read_script
+from warpdeck.library.toml_file import name_of, read_toml
 from warpdeck.notation.request.sweep import with_sweep
 
 MAX_TRIALS = 100_000
@@ -79,15 +80,9 @@ class Study(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 def read_study(path: str) -> Study:
     """Return the study of a file. Raises UserError."""
-    try:
-        with open(path, "rb") as file:
-            study = msgspec.toml.decode(file.read(), type=Study)
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}", "check the path") from error
-    except (msgspec.DecodeError, ValueError) as error:
-        raise UserError(f"{path}: {error}", "`warpdeck study --help` shows an example") from error
+    study = read_toml(path, Study, verb="study")
     folder = os.path.dirname(os.path.abspath(path))
-    name = study.name or os.path.splitext(os.path.basename(path))[0]
+    name = study.name or name_of(path)
     if not _NAME.fullmatch(name):
         raise UserError(f"{path}: {name!r} cannot be the name of a study", 'set name = "letters-and-digits"')
     if not study.parameters:
