@@ -129,12 +129,7 @@ class Home:
     def close(self) -> None:
         """End the controller, this machine's agent and all remaining jobs."""
         self.run("down")
-        marks = (
-            f"WARPDECK_HOME={self.path}\0",
-            f"{self.path}/agent/",
-        )  # a job's environment contains the agent's socket
-        left = {pid for mark in marks for pid in running(mark, also_in_environ=True)}
-        kill(pid for pid in left - {os.getpid()} if not sees_other_folder(pid, self.path))
+        self._kill_rest()
         submitter = Path(folder_of(Paths(str(self.path))))
         for folder in submitter.parent.glob(f"warpdeck-*{submitter.suffix}"):  # left by killed submitters
             shutil.rmtree(folder, ignore_errors=True)
@@ -142,8 +137,24 @@ class Home:
             for folder in Path("/tmp").glob(prefix_of(identity.read_text()) + "*"):
                 shutil.rmtree(folder, ignore_errors=True)
             containment = NodeContainment(identity.read_text())
-            eventually(partial(containment.clear, keep=()), what="the groups of its jobs are empty")
+            eventually(partial(self._is_clear, containment), what="the groups of its jobs are empty")
             containment.close()
+
+    def _is_clear(self, containment: NodeContainment) -> bool:
+        """Return whether the groups of its jobs are empty. A process that was just being started may have escaped the first look."""
+        if containment.clear(keep=()):
+            return True
+        self._kill_rest()
+        return False
+
+    def _kill_rest(self) -> None:
+        """Kill the processes of this home that are found now."""
+        marks = (
+            f"WARPDECK_HOME={self.path}\0",
+            f"{self.path}/agent/",
+        )  # a job's environment contains the agent's socket
+        left = {pid for mark in marks for pid in running(mark, also_in_environ=True)}
+        kill(pid for pid in left - {os.getpid()} if not sees_other_folder(pid, self.path))
 
 
 @contextmanager
