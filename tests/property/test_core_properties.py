@@ -10,16 +10,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from tests.support.core import ANN, BOB, ROOT, Core, make_request
 
+from warpdeck.controller.events.effects import Effect, ForgetShare, KillShare, LaunchShare
 from warpdeck.controller.events.events import (
     Cancelled,
-    Effect,
     Fenced,
-    ForgetShare,
     Held,
     JobCommand,
-    KillShare,
     LaunchRefused,
-    LaunchShare,
     NodeDrained,
     NodeResumed,
     Planned,

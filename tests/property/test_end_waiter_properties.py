@@ -13,7 +13,8 @@ from tests.property.test_prefetch_properties import PrefetchMachine, pick
 from tests.support.core import ANN, result_of
 
 from warpdeck.base.errors import UserError
-from warpdeck.controller.events.events import Event, Outcome, Requeued
+from warpdeck.controller.events.effects import Outcome
+from warpdeck.controller.events.events import Event, Requeued
 from warpdeck.controller.loop.commit_barrier import CommitBarrier
 from warpdeck.controller.loop.end_waiters import EndRequest, EndWaiters
 

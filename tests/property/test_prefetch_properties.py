@@ -13,22 +13,18 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.support.core import ANN, BOB, Core, Launch, make_request
 
+from warpdeck.controller.events.effects import Effect, ForgetShare, KillShare, LaunchShare, RevokeLaunches
 from warpdeck.controller.events.events import (
     Cancelled,
-    Effect,
-    ForgetShare,
     Held,
-    KillShare,
     LaunchRefused,
     LaunchRevoked,
-    LaunchShare,
     NodeDrained,
     NodeResumed,
     Planned,
     Prefetch,
     Released,
     Reported,
-    RevokeLaunches,
 )
 from warpdeck.controller.reducers.array_fast_path import ArrayFastPath
 from warpdeck.controller.state.invariants import violations

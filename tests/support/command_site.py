@@ -21,7 +21,8 @@ from warpdeck.base.paths import Paths
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.client.submission import draft_script
 from warpdeck.config import decode
-from warpdeck.controller.events.events import Event, NodeAdded, NodeUp, Outcome, Reported
+from warpdeck.controller.events.effects import Outcome
+from warpdeck.controller.events.events import Event, NodeAdded, NodeUp, Reported
 from warpdeck.controller.launch.code_trees import TreeFiles
 from warpdeck.controller.loop.adapters import Adapters
 from warpdeck.controller.loop.controller import Controller

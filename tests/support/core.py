@@ -6,19 +6,8 @@ import platform
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from warpdeck.controller.events.events import (
-    Effect,
-    Event,
-    KillShare,
-    LaunchShare,
-    NodeAdded,
-    NodeLost,
-    NodeUp,
-    Outcome,
-    Planned,
-    Reported,
-    Submitted,
-)
+from warpdeck.controller.events.effects import Effect, KillShare, LaunchShare, Outcome
+from warpdeck.controller.events.events import Event, NodeAdded, NodeLost, NodeUp, Planned, Reported, Submitted
 from warpdeck.controller.reducers.reduce import reduce
 from warpdeck.controller.state.planner_view import build_view
 from warpdeck.controller.state.state import State

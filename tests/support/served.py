@@ -19,7 +19,8 @@ from warpdeck.base.errors import RemoteError
 from warpdeck.base.paths import Paths
 from warpdeck.client.asyncio_client import AsyncioClient
 from warpdeck.config import Config
-from warpdeck.controller.events.events import Effect, NodeAdded, NodeUp, Reported, Submitted
+from warpdeck.controller.events.effects import Effect
+from warpdeck.controller.events.events import NodeAdded, NodeUp, Reported, Submitted
 from warpdeck.controller.launch.code_trees import TreeFiles
 from warpdeck.controller.loop.adapters import Adapters
 from warpdeck.controller.loop.controller import Controller

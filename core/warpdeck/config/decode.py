@@ -22,7 +22,8 @@ from warpdeck.notation.config.toml_lines import Path, key_lines
 from .check import cross_check
 from .forms import TextForm
 from .problems import MAX_PROBLEMS, ConfigError, Problem, quoted
-from .tables import Config, Names, Table
+from .table_types import Names, Table
+from .tables import Config
 
 T = TypeVar("T", bound=Table)
 

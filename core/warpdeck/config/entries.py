@@ -16,7 +16,8 @@ from warpdeck.notation.config.toml_lines import Path
 
 from .decode import entry_type, field_types, form_of, is_table
 from .problems import dotted, quoted
-from .tables import Config, Table
+from .table_types import Table
+from .tables import Config
 
 WIDTH = 44
 """Column at which remarks begin in a printed configuration."""

@@ -14,26 +14,18 @@ import msgspec
 from warpdeck.model.reservation import Repeat
 
 from .forms import Limit, Memory, Nodes, Time, TresCounts, TresPrices, TresWeights
-
-MAX_COUNT = 2**53
-"""Floats cannot represent all integers above this."""
-MAX_SECONDS = 10**9
-"""30 years; a larger number is a mistake."""
-
-Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)]
-Positive = Annotated[int, msgspec.Meta(ge=1, le=MAX_COUNT)]
-Seconds = Annotated[float, msgspec.Meta(ge=0, le=MAX_SECONDS)]
-CheckSeconds = Annotated[float, msgspec.Meta(ge=1, le=MAX_SECONDS)]
-WholeSeconds = Annotated[int, msgspec.Meta(ge=0, le=MAX_SECONDS)]
-Names = tuple[str, ...]
-Private = Literal["accounts", "events", "jobs", "nodes", "partitions", "reservations", "usage", "users"]
-"""A subject of Slurm's PrivateData."""
-PreemptMode = Literal["", "off", "requeue", "suspend", "cancel"]
-"""Action on a preempted job; "" leaves the choice to the more general setting."""
-
-
-class Table(msgspec.Struct, frozen=True, kw_only=True):
-    """Base class of all tables of config.toml."""
+from .node_tables import Containment, Gpus, Health, Hooks
+from .table_types import (
+    MAX_COUNT,
+    Count,
+    Names,
+    Positive,
+    PreemptMode,
+    Private,
+    Seconds,
+    Table,
+    WholeSeconds,
+)
 
 
 class Weights(Table, frozen=True, kw_only=True):
@@ -44,7 +36,7 @@ class Weights(Table, frozen=True, kw_only=True):
     job_size: Count = 0
     partition: Count = 0
     qos: Count = 0
-    tres: TresWeights = {}
+    tres: TresWeights = msgspec.field(default_factory=dict)
 
 
 class Scheduler(Table, frozen=True, kw_only=True):
@@ -54,7 +46,7 @@ class Scheduler(Table, frozen=True, kw_only=True):
     max_age: Time = 7 * 86_400
     """Waiting time after which the age factor reaches its maximum (PriorityMaxAge)."""
     favor_small: bool = False
-    billing_weights: TresPrices = {}
+    billing_weights: TresPrices = msgspec.field(default_factory=dict)
     """Price of each TRES for fair-share. If it is empty, a CPU costs 1."""
     backfill: Literal["none", "easy", "conservative"] = "easy"
     queue_order: Literal["submission", "response"] = "response"
@@ -104,105 +96,6 @@ class Scheduler(Table, frozen=True, kw_only=True):
     expedited_requeue: bool = False
     """Whether jobs with --requeue=expedite get the highest priority after their node failed."""
     enforce_limits: bool = True
-
-
-class Gpus(Table, frozen=True, kw_only=True):
-    """[gpus]: settings of GPUs."""
-
-    avoid_foreign_processes: bool = True
-    """Whether to avoid GPUs on which processes outside the queue hold memory."""
-    cuda_visible_devices: Literal["index", "uuid"] = "index"
-    """How CUDA_VISIBLE_DEVICES names a job's GPUs: by index or by UUID.
-
-    The index is the index that Slurm would use, and by which the job's processes count the GPUs.
-    """
-    shards_per_gpu: Count = 0
-    """Number of shards of one GPU, which --gres=shard:N requests; 0 means that there are none."""
-    share_grace_s: Seconds = 10.0
-    """Seconds after which a job that exceeds its share of a GPU's memory is ended. The job is warned first.
-    """
-    share_start_s: Seconds = 30.0
-    """Maximum seconds that a job on a shared GPU waits for the previous job to allocate its memory.
-
-    With 0 it starts at once.
-    """
-
-
-class Containment(Table, frozen=True, kw_only=True):
-    """[containment]: limits that nodes enforce on jobs, as far as a node can (cgroup.conf)."""
-
-    memory: bool = True
-    """Limit jobs to their requested memory (ConstrainRAMSpace, ConstrainSwapSpace)."""
-    cpus: bool = True
-    """Limit jobs to their requested number of CPUs (ConstrainCores)."""
-    devices: bool = True
-    """Limit jobs to their allocated GPUs (ConstrainDevices)."""
-    max_processes: Count = 16_384
-    """Maximum number of processes and threads of a job on a node; 0 means no limit. It stops fork bombs."""
-    unkillable_s: Annotated[float, msgspec.Meta(ge=1, le=MAX_SECONDS)] = 60.0
-    """Seconds that a process may survive KILL (UnkillableStepTimeout).
-
-    A process that survives longer hangs in the kernel, and its node is drained.
-    """
-    tmp_dir: str = ""
-    """Folder in which each job's TMPDIR is made (TmpFS); "" is /tmp."""
-    private_dirs: tuple[str, ...] = ()
-    """Folders that are private to each job until its end (job_container.conf's Dirs).
-
-    They take effect if the agents run as root.
-    """
-    shared_dirs: tuple[str, ...] = ("/tmp/.X11-unix", "/tmp/nvidia-mps", "/tmp/nvidia-log")
-    """Folders below the private folders that are shared with the node, for the sockets of X11 and MPS."""
-
-
-class Hooks(Table, frozen=True, kw_only=True):
-    """[hooks]: programs of the site on the nodes. They run as root if the agent runs as root."""
-
-    prolog: str = ""
-    """Program run before a job's first process on a node.
-
-    If it fails, the node is drained and the job is requeued and held.
-    """
-    epilog: str = ""
-    """Program run after a job's last process on a node. If it fails, the node is drained."""
-    task_prolog: str = ""
-    """Program run as the user in each task of a step, before the task (TaskProlog).
-
-    Each line "export NAME=VALUE" of its output sets a variable of the task.
-    """
-    task_epilog: str = ""
-    """Program run as the user after each task of a step (TaskEpilog)."""
-    timeout_s: Annotated[float, msgspec.Meta(ge=1, le=MAX_SECONDS)] = 60.0
-    """Seconds after which a hook is killed and counts as failed (PrologEpilogTimeout)."""
-
-
-class Health(Table, frozen=True, kw_only=True):
-    """[health]: health checks of nodes and their consequences. See warpdeck.model.CHECKS for the checks."""
-
-    program: str = ""
-    """The site's own check on every node (HealthCheckProgram).
-
-    A nonzero exit status drains the node, with the first line of output as the reason.
-    """
-    interval_s: CheckSeconds = 60.0
-    """Seconds between two checks of disks, mounts and the program."""
-    timeout_s: CheckSeconds = 30.0
-    """Seconds after which the program is killed and counts as failed."""
-    min_free: Memory = 256 * 2**20
-    """Minimum free space of a disk. A disk with less counts as full.
-
-    If 1 % of the disk's size is less, that is the minimum instead.
-    """
-    max_clock_skew_s: Seconds = 10.0
-    ignore: Names = ()
-    """Checks that are reported and drain nothing."""
-    ignore_xids: tuple[Count, ...] = (13, 31, 43, 45, 63, 68, 109)
-    """Xids that a faulty program causes.
-
-    They are reported to the job; otherwise any user could drain any GPU.
-    """
-    requeue_on: Names = ()
-    """Checks that also requeue the jobs on the drained node or GPU, if the jobs allow it."""
 
 
 class Fairshare(Table, frozen=True, kw_only=True):
@@ -260,23 +153,23 @@ class Partition(Table, frozen=True, kw_only=True):
 class LimitTable(Table, frozen=True, kw_only=True):
     """Limits of a QoS, an account or a user, as in warpdeck.policy.Limits. An absent key means no limit."""
 
-    grp_tres: TresCounts = {}
-    grp_tres_mins: TresCounts = {}
-    grp_tres_run_mins: TresCounts = {}
+    grp_tres: TresCounts = msgspec.field(default_factory=dict)
+    grp_tres_mins: TresCounts = msgspec.field(default_factory=dict)
+    grp_tres_run_mins: TresCounts = msgspec.field(default_factory=dict)
     grp_wall: Limit = None
     grp_jobs: Count | None = None
     grp_submit: Count | None = None
-    max_tres_per_job: TresCounts = {}
-    max_tres_per_node: TresCounts = {}
-    max_tres_per_user: TresCounts = {}
-    max_tres_per_account: TresCounts = {}
-    max_tres_mins_per_job: TresCounts = {}
+    max_tres_per_job: TresCounts = msgspec.field(default_factory=dict)
+    max_tres_per_node: TresCounts = msgspec.field(default_factory=dict)
+    max_tres_per_user: TresCounts = msgspec.field(default_factory=dict)
+    max_tres_per_account: TresCounts = msgspec.field(default_factory=dict)
+    max_tres_mins_per_job: TresCounts = msgspec.field(default_factory=dict)
     max_jobs_per_user: Count | None = None
     max_jobs_per_account: Count | None = None
     max_submit_per_user: Count | None = None
     max_submit_per_account: Count | None = None
     max_wall: Limit = None
-    min_tres_per_job: TresCounts = {}
+    min_tres_per_job: TresCounts = msgspec.field(default_factory=dict)
 
 
 class Qos(LimitTable, frozen=True, kw_only=True):
@@ -314,7 +207,7 @@ class Account(LimitTable, frozen=True, kw_only=True):
     organization: str = ""
     """Text for people: a description of the account, and its owner."""
     shares: Count = 1
-    quota: TresCounts = {}
+    quota: TresCounts = msgspec.field(default_factory=dict)
     """Guaranteed resources. If the account needs them, jobs of other accounts are preempted for them."""
     qos: Names | None = None
     """QoS that jobs of the account may request.
@@ -326,7 +219,7 @@ class Account(LimitTable, frozen=True, kw_only=True):
     """Users who change the users and limits below this account, and control its jobs, as well as those of all accounts
     below it.
     """
-    users: dict[str, User] = {}
+    users: dict[str, User] = msgspec.field(default_factory=dict)
 
 
 class SiteUser(Table, frozen=True, kw_only=True):
@@ -421,7 +314,7 @@ class IdleGpus(Table, frozen=True, kw_only=True):
     """Seconds of idle GPUs after which the user is warned in the output of the job."""
     grace_s: WholeSeconds = 1800
     """Seconds after the warning until the job is paused or canceled."""
-    qos: dict[str, IdleGpuRule] = {}
+    qos: dict[str, IdleGpuRule] = msgspec.field(default_factory=dict)
 
     def rule(self, qos: str) -> IdleGpus:
         """Return the rule for the jobs of a QoS."""
@@ -451,7 +344,7 @@ class Submission(Table, frozen=True, kw_only=True):
     With "snapshot", jobs run the code as it was at submission, as with `warpdeck submit`.
     """
 
-    plugin_options: dict[str, Literal["required", "none", "optional"]] = {}
+    plugin_options: dict[str, Literal["required", "none", "optional"]] = msgspec.field(default_factory=dict)
     """Options of the site's former SPANK plug-ins, and whether each takes a value.
 
     They are accepted with a message that they have no effect.
@@ -539,11 +432,11 @@ class Config(Table, frozen=True, kw_only=True):
     steps: Steps = Steps()
     mail: Mail = Mail()
     retention: Retention = Retention()
-    licenses: dict[str, Count] = {}
-    nodes: dict[str, NodeTable] = {}
-    partitions: dict[str, Partition] = {}
-    qos: dict[str, Qos] = {}
-    accounts: dict[str, Account] = {}
-    users: dict[str, SiteUser] = {}
+    licenses: dict[str, Count] = msgspec.field(default_factory=dict)
+    nodes: dict[str, NodeTable] = msgspec.field(default_factory=dict)
+    partitions: dict[str, Partition] = msgspec.field(default_factory=dict)
+    qos: dict[str, Qos] = msgspec.field(default_factory=dict)
+    accounts: dict[str, Account] = msgspec.field(default_factory=dict)
+    users: dict[str, SiteUser] = msgspec.field(default_factory=dict)
     access: Access = Access()
-    reservations: dict[str, Reservation] = {}
+    reservations: dict[str, Reservation] = msgspec.field(default_factory=dict)

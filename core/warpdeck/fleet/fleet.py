@@ -7,13 +7,11 @@ messages.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 import gc
 import logging
 import random
 from collections.abc import Awaitable, Callable, Coroutine
-from pathlib import PurePath
 from typing import Any
 
 from warpdeck.base.controller_starts import SiteIdentity, supersedes
@@ -36,13 +34,14 @@ from warpdeck_agent.wire.paths import folder_containing
 
 from .backoff import backoff_s
 from .calls import CallServer, accept_call
-from .channel import PROBE_S, Channel, Superseded
+from .channel import Channel, Superseded
 from .local import connect_local
 from .memory_trim import BurstCounter, MemoryTrimmer
 from .node_connection import NodeConnection
 from .token_bucket import PAUSE_S, TREE_BYTES
 from .transport import Progress, Transport
 from .userfiles import UserFiles
+from .visible_folders import sees_folder
 
 log = logging.getLogger("warpdeck.fleet")
 
@@ -192,7 +191,7 @@ class AgentFleet:
         if tree is not None:
             link.trees[tree.sha256] = tree
         hidden = folder_containing(launch.cwd, launch.private_dirs) is not None
-        visible = not hidden and await self._sees_folder(link, launch)
+        visible = not hidden and await sees_folder(link, launch, self.files)
         if link.channel is not None:
             values = {**launch.__dict__, "cwd_visible": visible}
             if visible and launch.in_place:
@@ -451,51 +450,6 @@ class AgentFleet:
             await channel.upload(tree)
         except (OSError, UserError) as error:
             log.warning("upload of %s: %s", tree.tree, error)
-
-    async def _sees_folder(self, link: NodeConnection, launch: wire.Launch) -> bool:
-        """Return whether the launch's working folder is the same folder on the node.
-
-        A folder that does not exist is the same if the nearest existing folder above it is. A launch with a
-        code snapshot runs in a checkout then.
-        """
-        for folder in (launch.cwd, *map(str, PurePath(launch.cwd).parents)):
-            with contextlib.suppress(FileNotFoundError):
-                return await self._is_visible(link, folder, launch.uid)
-            if launch.tree is not None:
-                break
-        return False
-
-    async def _is_visible(self, link: NodeConnection, folder: str, uid: int) -> bool:
-        """Return whether the submit folder is the same folder on the node.
-
-        A helper process makes a file in it here as the user, and the node looks for it. Raises FileNotFoundError.
-        """
-        if link.transport is not None and link.transport.is_local:
-            return True
-        known = link.visible.get((folder, uid))
-        if known is None:
-            try:
-                found = await self._probe(link, folder, uid)
-            except TimeoutError:
-                return False  # Only for this launch: a node that is slow now is asked again for the next one.
-            if found is None:
-                return True
-            known = link.visible[folder, uid] = found
-        return known
-
-    async def _probe(self, link: NodeConnection, folder: str, uid: int) -> bool | None:
-        """Return whether the node sees the folder, or None if the folder does not answer there.
-        Raises TimeoutError if the node, or this host's own file system, does not answer, and FileNotFoundError
-        if the folder does not exist here.
-        """
-        try:
-            async with self.files.probe(folder, uid=uid, answer_s=PROBE_S) as name:
-                return link.channel is not None and await link.channel.probe(folder, name, uid=uid)
-        except (TimeoutError, FileNotFoundError):
-            raise
-        except OSError as error:
-            log.debug("no probe in %s: %s", folder, error)
-            return False
 
 
 def _without_code(job_id: int, restarts: int) -> wire.LaunchFailed:

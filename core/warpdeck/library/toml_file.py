@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def read_toml(path: str, kind: type[T], *, verb: str) -> T:
-    """Return the content of a file. Raises UserError, which names the verb whose help shows an example."""
+    """Return the content of a TOML file as a `kind`. Raises UserError with a hint to the help of the verb."""
     try:
         with open(path, "rb") as file:
             return msgspec.toml.decode(file.read(), type=kind)

@@ -69,7 +69,7 @@ class UsageMonitor:
         return {self._uuids[gpu.index]: gpu.power_w for gpu in gpus if gpu.index in self._uuids}
 
     def idle_gpus(self) -> List[IdleGpus]:
-        """Return the jobs whose GPUs are idle."""
+        """Return the running jobs that use none of their GPUs on this node."""
         now = time.time()
         return [
             IdleGpus(job_id=launch.meta.job_id, since_unix=launch.usage.meter.gpus_used_at)

@@ -37,7 +37,7 @@ class Counters(NamedTuple):
 
 
 class _Watched:
-    """What is known of one launch."""
+    """Progress of one launch: its rhythm, and the counters of its processes at the last look."""
 
     def __init__(self, now: float) -> None:
         self.rhythm = Rhythm(now)

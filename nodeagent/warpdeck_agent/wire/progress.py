@@ -27,7 +27,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class RankEvidence:
-    """What one rank of a job is doing: the main thread of its first Python process on this node.
+    """Activity of one rank of a job, read from the main thread of its first Python process on this node.
 
     The counters are totals since its start, so that two looks show what it did in between.
     """

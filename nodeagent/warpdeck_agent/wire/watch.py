@@ -150,7 +150,7 @@ class IdleSession:
 
 @dataclass(frozen=True)
 class IdleGpus:
-    """A running job whose GPUs of this node have all been idle since `since_unix`."""
+    """A running job that has used none of its GPUs on this node since `since_unix`."""
 
     job_id: int
     since_unix: float

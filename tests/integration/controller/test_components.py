@@ -11,14 +11,12 @@ from tests.support.core import ANN, ROOT, Core, make_request
 from tests.support.served import served
 
 from warpdeck.base.errors import UserError
+from warpdeck.controller.events.effects import KillShare, LaunchShare, Outcome
 from warpdeck.controller.events.events import (
     Cancelled,
     Held,
-    KillShare,
     LaunchRefused,
-    LaunchShare,
     NodeDrained,
-    Outcome,
     Planned,
     Released,
     Requeued,

@@ -11,8 +11,8 @@ import pytest
 from tests.support.core import ANN, Core, make_request
 from tests.support.served import served
 
+from warpdeck.controller.events.effects import CollectOutput
 from warpdeck.controller.events.events import (
-    CollectOutput,
     Event,
     HealthReported,
     LaunchRefused,

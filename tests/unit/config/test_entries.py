@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from warpdeck.config import Config, changes, decode, entries, write
 from warpdeck.config.decode import convert, entry_type, field_types, form_of, is_table
-from warpdeck.config.tables import Private, Table
+from warpdeck.config.table_types import Private, Table
 
 NAMES = st.text("abcXYZ019_-.é", min_size=1, max_size=6)
 FORMS: dict[str, st.SearchStrategy[Any]] = {

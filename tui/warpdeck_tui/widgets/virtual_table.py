@@ -127,7 +127,7 @@ class VirtualTable(LineView):
 
     @property
     def marks(self) -> Set[str]:
-        """The marked keys, including those whose rows do not exist now."""
+        """Keys of all marked rows. A marked row may be missing from the table at the moment."""
         return self._marks
 
     @property

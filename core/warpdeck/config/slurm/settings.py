@@ -8,7 +8,8 @@ from typing import Any, get_args
 
 import msgspec
 
-from warpdeck.config import tables
+from warpdeck.config import node_tables, tables
+from warpdeck.config.table_types import Private
 from warpdeck.notation.values.tres_counts import parse_tres_weights
 
 from . import values
@@ -140,7 +141,7 @@ class SiteReader:
             licenses=self._licenses(),
             hooks=self._hooks(),
             steps=self._steps(),
-            containment=tables.Containment(
+            containment=node_tables.Containment(
                 tmp_dir=self._path("tmpfs"),
                 private_dirs=self._private_dirs(),
                 unkillable_s=float(max(1, self._read("unkillablesteptimeout", values.whole, 60))),
@@ -149,17 +150,17 @@ class SiteReader:
             access=tables.Access(private_data=self._private_data()),
         )
 
-    def _private_data(self) -> tuple[tables.Private, ...]:
+    def _private_data(self) -> tuple[Private, ...]:
         named = [word for word in self._get("privatedata").lower().split(",") if word and word != "none"]
-        known = [word for word in get_args(tables.Private) if word in named or "all" in named]
+        known = [word for word in get_args(Private) if word in named or "all" in named]
         for word in named:
             if word not in known and word != "all":
                 self._notes.add(f"PrivateData={word}", "there are no cloud nodes")
         return tuple(known)
 
-    def _hooks(self) -> tables.Hooks:
+    def _hooks(self) -> node_tables.Hooks:
         timeout_s = self._read("prologepilogtimeout", values.whole, 60)
-        return tables.Hooks(
+        return node_tables.Hooks(
             prolog=self._path("prolog"),
             epilog=self._path("epilog"),
             task_prolog=self._path("taskprolog"),
@@ -195,7 +196,7 @@ class SiteReader:
             return ""
         return text
 
-    def _health(self) -> tables.Health:
+    def _health(self) -> node_tables.Health:
         """Return the health settings. Slurm runs its program only if an interval is set."""
         interval_s, program = (
             self._read("healthcheckinterval", values.whole, 0),
@@ -204,8 +205,8 @@ class SiteReader:
         if program and not interval_s:
             self._notes.add("HealthCheckProgram", "not run, because HealthCheckInterval is 0")
         if not program or not interval_s:
-            return tables.Health()
-        return tables.Health(program=program, interval_s=float(interval_s))
+            return node_tables.Health()
+        return node_tables.Health(program=program, interval_s=float(interval_s))
 
     def _get(self, key: str) -> str:
         return self._values.get(key, "")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from warpdeck.config import tables
+from warpdeck.config import node_tables, tables
 from warpdeck.config.decode import decode
 from warpdeck.config.entries import write
 
@@ -88,7 +88,7 @@ def _whole(
     qos = _qos(partitions, accounts, associations, notes)
     return msgspec.structs.replace(
         base,
-        gpus=tables.Gpus(shards_per_gpu=cluster.shards_per_gpu()),
+        gpus=node_tables.Gpus(shards_per_gpu=cluster.shards_per_gpu()),
         nodes=cluster.nodes(),
         partitions=partitions,
         accounts=accounts,

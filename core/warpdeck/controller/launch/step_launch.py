@@ -10,7 +10,7 @@ from __future__ import annotations
 import os.path
 from collections.abc import Mapping, Sequence
 
-from warpdeck.config.tables import Hooks
+from warpdeck.config.node_tables import Hooks
 from warpdeck.controller.events.step_events import StepRequested, World
 from warpdeck.model import Job, Node, NodeName, Share
 from warpdeck.model.step import Step, StepOptions, StepShare

@@ -12,7 +12,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
 from warpdeck.config import Config, Decoded
-from warpdeck.controller.events.events import Event, JournalNote, Outcome
+from warpdeck.controller.events.effects import Outcome
+from warpdeck.controller.events.events import Event, JournalNote
 from warpdeck.controller.planning.forecast import Forecaster
 from warpdeck.controller.planning.prefetch_revoker import PrefetchRevoker
 from warpdeck.controller.state import bug_reports

@@ -12,23 +12,20 @@ from collections.abc import Sequence
 from typing import Any, assert_never
 
 from warpdeck.base.errors import RemoteError, StoreError, UserError
-from warpdeck.controller.events.events import (
-    BroadcastFence,
+from warpdeck.controller.events.effects import (
     CollectOutput,
     DropNode,
     Effect,
     ForgetShare,
-    ForgetStep,
     KillShare,
-    KillStep,
     LaunchShare,
-    LaunchStep,
     LimitShare,
     RequestHealth,
     RevokeLaunches,
     SetSampling,
     ShowNotice,
 )
+from warpdeck.controller.events.events import BroadcastFence, ForgetStep, KillStep, LaunchStep
 from warpdeck.controller.events.node_messages import decode_node_message
 from warpdeck.controller.launch.launch_records import with_record
 from warpdeck.controller.launch.launching import build_launch, output_paths

@@ -14,7 +14,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from warpdeck.base.errors import StoreError, UserError
-from warpdeck.controller.events.events import Event, NodeLost, NodeUp, Outcome
+from warpdeck.controller.events.effects import Outcome
+from warpdeck.controller.events.events import Event, NodeLost, NodeUp
 from warpdeck.controller.planning.passes import may_delay_pass, plans_inline
 from warpdeck.controller.state import bug_reports
 from warpdeck.controller.state.state import State

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from warpdeck.base.errors import UserError, WarpdeckError
-from warpdeck.controller.events.events import Event, MessagesRead, Outcome
+from warpdeck.controller.events.effects import Outcome
+from warpdeck.controller.events.events import Event, MessagesRead
 
 from .initial_steps import InitialSteps, QueuedEvent
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 
-from warpdeck.controller.events.events import BroadcastFence, Effect, KillStep
+from warpdeck.controller.events.effects import Effect
+from warpdeck.controller.events.events import BroadcastFence, KillStep
 from warpdeck.controller.state.state import State
 from warpdeck.model import JobId, NodeName
 from warpdeck.model.step import Step

@@ -7,7 +7,8 @@ import logging
 from collections.abc import Callable
 
 from warpdeck.base.errors import InvalidTransition, UserError
-from warpdeck.controller.events.events import Event, Outcome
+from warpdeck.controller.events.effects import Outcome
+from warpdeck.controller.events.events import Event
 from warpdeck.controller.reducers.reduce import reduce
 from warpdeck.controller.state import bug_reports
 from warpdeck.controller.state.transaction import Transaction

@@ -14,7 +14,8 @@ from contextlib import contextmanager
 import msgspec
 
 from warpdeck.base.errors import UserError
-from warpdeck.controller.events.events import Event, Outcome, StepRequested
+from warpdeck.controller.events.effects import Outcome
+from warpdeck.controller.events.events import Event, StepRequested
 from warpdeck.controller.state.state import State
 from warpdeck.model import JobId, JobState
 from warpdeck.model.step import Step

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from warpdeck.base.controller_starts import fenced_sentence
-from warpdeck.controller.events.events import Fenced, NodeLost, NodeUp, RequestHealth
+from warpdeck.controller.events.effects import RequestHealth
+from warpdeck.controller.events.events import Fenced, NodeLost, NodeUp
 from warpdeck.controller.events.node_messages import decode_node_message
 from warpdeck.controller.state.measurements import to_reading
 from warpdeck.controller.state.state import State

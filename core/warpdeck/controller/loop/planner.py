@@ -12,7 +12,8 @@ import logging
 from collections.abc import Callable, Sequence
 
 from warpdeck.base.errors import InvalidTransition, UserError
-from warpdeck.controller.events.events import Effect, Event, LaunchShare, Outcome, Planned
+from warpdeck.controller.events.effects import Effect, LaunchShare, Outcome
+from warpdeck.controller.events.events import Event, Planned
 from warpdeck.controller.planning.passes import Passes
 from warpdeck.controller.planning.prefetch_revoker import PrefetchRevoker
 from warpdeck.controller.reducers.array_fast_path import ArrayFastPath

@@ -13,7 +13,7 @@ import math
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 
-from warpdeck.controller.events.events import SetSampling
+from warpdeck.controller.events.effects import SetSampling
 from warpdeck.model import NodeName
 from warpdeck.ports.ports import SAMPLE_S
 

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 
-from warpdeck.controller.events.events import Outcome
+from warpdeck.controller.events.effects import Outcome
 from warpdeck.controller.state import bug_reports
 from warpdeck.controller.state.planner_view import build_view
 from warpdeck.controller.state.state import State, replace

@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
+from warpdeck.controller.events.effects import Effect, RevokeLaunches
 from warpdeck.controller.events.events import (
     Cancelled,
-    Effect,
     Event,
     Held,
     NodeDrained,
@@ -21,7 +21,6 @@ from warpdeck.controller.events.events import (
     Released,
     Requeued,
     ReservationMade,
-    RevokeLaunches,
     Suspended,
     Updated,
 )

@@ -6,7 +6,8 @@ Such an allocation runs nothing itself and ends when its client releases it.
 from __future__ import annotations
 
 from warpdeck.base.errors import UserError
-from warpdeck.controller.events.events import Effect, HolderLeft, HolderSeen, Outcome
+from warpdeck.controller.events.effects import Effect, Outcome
+from warpdeck.controller.events.events import HolderLeft, HolderSeen
 from warpdeck.controller.state.state import replace
 from warpdeck.controller.state.transaction import Transaction
 from warpdeck.model import ExitStatus, Job, JobState

@@ -4,7 +4,8 @@ never start.
 
 from __future__ import annotations
 
-from warpdeck.controller.events.events import Effect, LaunchShare, Outcome, Planned
+from warpdeck.controller.events.effects import Effect, LaunchShare, Outcome
+from warpdeck.controller.events.events import Planned
 from warpdeck.controller.state.array_record_splitting import split_tasks
 from warpdeck.controller.state.state import replace
 from warpdeck.controller.state.transaction import Transaction

@@ -7,7 +7,8 @@ answers no kill of a launch that it does not know, so nothing else would end it.
 
 from __future__ import annotations
 
-from warpdeck.controller.events.events import ClaimEnded, Effect, LaunchShare, Outcome, Reported
+from warpdeck.controller.events.effects import Effect, LaunchShare, Outcome
+from warpdeck.controller.events.events import ClaimEnded, Reported
 from warpdeck.controller.state.transaction import Transaction
 from warpdeck.model import Link, NodeName
 

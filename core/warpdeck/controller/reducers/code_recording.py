@@ -8,7 +8,8 @@ writes.
 from __future__ import annotations
 
 from warpdeck.base.errors import UserError
-from warpdeck.controller.events.events import CodeRecorded, Effect, Outcome
+from warpdeck.controller.events.effects import Effect, Outcome
+from warpdeck.controller.events.events import CodeRecorded
 from warpdeck.controller.state.deadlines import is_held
 from warpdeck.controller.state.state import replace
 from warpdeck.controller.state.transaction import Transaction

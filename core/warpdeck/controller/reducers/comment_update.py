@@ -8,7 +8,8 @@ job is changed.
 from __future__ import annotations
 
 from warpdeck.base.errors import UserError
-from warpdeck.controller.events.events import CommentUpdated, Outcome
+from warpdeck.controller.events.effects import Outcome
+from warpdeck.controller.events.events import CommentUpdated
 from warpdeck.controller.state.state import replace
 from warpdeck.controller.state.transaction import Transaction
 from warpdeck.model import Job

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from warpdeck.base.controller_starts import supersedes
-from warpdeck.controller.events.events import Fenced, Outcome, StartBegun
+from warpdeck.controller.events.effects import Outcome
+from warpdeck.controller.events.events import Fenced, StartBegun
 from warpdeck.controller.state.transaction import Transaction
 
 

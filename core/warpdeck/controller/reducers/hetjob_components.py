@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from warpdeck.base.errors import UserError
-from warpdeck.controller.events.events import Effect
+from warpdeck.controller.events.effects import Effect
 from warpdeck.controller.state.state import State, replace
 from warpdeck.controller.state.transaction import Transaction
 from warpdeck.model import Component, ExitStatus, Job, JobId, JobState, Request

@@ -7,19 +7,8 @@ from functools import partial
 from itertools import chain
 
 from warpdeck.base.errors import UserError
-from warpdeck.controller.events.events import (
-    HANG,
-    Cancelled,
-    Effect,
-    Held,
-    JobCommand,
-    KillShare,
-    NotifyJob,
-    Outcome,
-    Released,
-    Requeued,
-    ShowNotice,
-)
+from warpdeck.controller.events.effects import Effect, KillShare, Outcome, ShowNotice
+from warpdeck.controller.events.events import HANG, Cancelled, Held, JobCommand, NotifyJob, Released, Requeued
 from warpdeck.controller.state.request_revision import RequestRevisions
 from warpdeck.controller.state.state import replace
 from warpdeck.controller.state.transaction import Transaction

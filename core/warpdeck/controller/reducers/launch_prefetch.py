@@ -11,7 +11,8 @@ reports that it has not started it (`LaunchRevoked`), so it never runs twice.
 
 from __future__ import annotations
 
-from warpdeck.controller.events.events import Effect, LaunchShare, Prefetch
+from warpdeck.controller.events.effects import Effect, LaunchShare
+from warpdeck.controller.events.events import Prefetch
 from warpdeck.controller.state.array_record_splitting import take_tasks
 from warpdeck.controller.state.state import replace
 from warpdeck.controller.state.transaction import Transaction

@@ -9,18 +9,14 @@ import dataclasses
 import re
 
 from warpdeck.base.errors import UserError
+from warpdeck.controller.events.effects import DropNode, Effect, KillShare, LaunchShare, Outcome
 from warpdeck.controller.events.events import (
-    DropNode,
-    Effect,
-    KillShare,
-    LaunchShare,
     NodeAdded,
     NodeDrained,
     NodeLost,
     NodeRemoved,
     NodeResumed,
     NodeUp,
-    Outcome,
 )
 from warpdeck.controller.state.state import replace
 from warpdeck.controller.state.transaction import Transaction

@@ -17,7 +17,8 @@ from collections.abc import Iterable
 import msgspec
 
 from warpdeck.config import Config, HealthRules
-from warpdeck.controller.events.events import Effect, HealthReported, Outcome, ShowNotice
+from warpdeck.controller.events.effects import Effect, Outcome, ShowNotice
+from warpdeck.controller.events.events import HealthReported
 from warpdeck.controller.state.node_conditions import differs_in_words
 from warpdeck.controller.state.state import replace
 from warpdeck.controller.state.transaction import Transaction

@@ -13,20 +13,16 @@ eligible, or to have ended long before its start.
 
 from __future__ import annotations
 
-from warpdeck.controller.events.events import (
-    HANG,
+from warpdeck.controller.events.effects import (
     CollectOutput,
     Effect,
     ForgetShare,
-    HangJudged,
     KillShare,
-    LaunchRefused,
-    LaunchRevoked,
     LimitShare,
-    NodeWarning,
     Outcome,
     ShowNotice,
 )
+from warpdeck.controller.events.events import HANG, HangJudged, LaunchRefused, LaunchRevoked, NodeWarning
 from warpdeck.controller.state.array_record_splitting import fold_back
 from warpdeck.controller.state.measurements import to_curve, to_own, to_usage
 from warpdeck.controller.state.state import replace

@@ -20,7 +20,8 @@ from enum import StrEnum
 
 import msgspec
 
-from warpdeck.controller.events.events import Effect, ForgetShare, FoundLaunch, KillShare, Outcome, Recovered
+from warpdeck.controller.events.effects import Effect, ForgetShare, KillShare, Outcome
+from warpdeck.controller.events.events import FoundLaunch, Recovered
 from warpdeck.controller.launch.launch_records import identity_of, parse_proof
 from warpdeck.controller.state.array_record_splitting import fold
 from warpdeck.controller.state.state import State, replace

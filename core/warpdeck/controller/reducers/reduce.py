@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from warpdeck.controller.events.effects import Outcome
 from warpdeck.controller.events.events import (
     Cancelled,
     ClaimEnded,
@@ -33,7 +34,6 @@ from warpdeck.controller.events.events import (
     NodeUp,
     NodeWarning,
     NotifyJob,
-    Outcome,
     Planned,
     Recovered,
     Released,

@@ -12,7 +12,7 @@ import math
 
 import msgspec
 
-from warpdeck.controller.events.events import Effect, Outcome
+from warpdeck.controller.events.effects import Effect, Outcome
 from warpdeck.controller.state.reservations import ends_for, next_begin_unix, reservations, taken_nodes
 from warpdeck.controller.state.state import State
 from warpdeck.controller.state.transaction import Transaction

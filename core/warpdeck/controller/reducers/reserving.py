@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from warpdeck.base.errors import UserError
-from warpdeck.controller.events.events import Outcome, ReservationMade, ReservationRemoved
+from warpdeck.controller.events.effects import Outcome
+from warpdeck.controller.events.events import ReservationMade, ReservationRemoved
 from warpdeck.controller.state.request_revision import RequestRevisions
 from warpdeck.controller.state.reservations import overlap_in_time, reservations, view_of
 from warpdeck.controller.state.state import State, replace

@@ -12,12 +12,11 @@ from collections.abc import Sequence
 import msgspec
 
 from warpdeck.base.errors import UserError
+from warpdeck.controller.events.effects import Effect, Outcome
 from warpdeck.controller.events.events import (
-    Effect,
     ForgetStep,
     KillStep,
     LaunchStep,
-    Outcome,
     StepEndRequested,
     StepReported,
     StepRequested,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 
 from warpdeck.base.errors import UserError
-from warpdeck.controller.events.events import Outcome, Submitted
+from warpdeck.controller.events.effects import Outcome
+from warpdeck.controller.events.events import Submitted
 from warpdeck.controller.state import admission
 from warpdeck.controller.state.array_record_splitting import fold
 from warpdeck.controller.state.cpu_assignment import with_core_threads

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from warpdeck.base.errors import UserError
-from warpdeck.controller.events.events import Effect, KillShare, Outcome, Resumed, Suspended
+from warpdeck.controller.events.effects import Effect, KillShare, Outcome
+from warpdeck.controller.events.events import Resumed, Suspended
 from warpdeck.controller.state.state import replace
 from warpdeck.controller.state.transaction import Transaction
 from warpdeck.controller.state.view import fits_now

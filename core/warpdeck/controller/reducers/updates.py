@@ -13,7 +13,8 @@ from __future__ import annotations
 import msgspec
 
 from warpdeck.base.errors import UserError
-from warpdeck.controller.events.events import Effect, LimitShare, Outcome, Updated
+from warpdeck.controller.events.effects import Effect, LimitShare, Outcome
+from warpdeck.controller.events.events import Updated
 from warpdeck.controller.state import admission
 from warpdeck.controller.state.cpu_assignment import with_core_threads
 from warpdeck.controller.state.dependencies import clause_name, ignored_text, targets, without_unknown

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from warpdeck.base.errors import UserError
-from warpdeck.controller.events.events import Event, Outcome
+from warpdeck.controller.events.effects import Outcome
+from warpdeck.controller.events.events import Event
 from warpdeck.model import Job
 
 Apply = Callable[[Event], Awaitable[Outcome]]

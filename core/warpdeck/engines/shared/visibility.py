@@ -22,7 +22,7 @@ import msgspec
 
 from warpdeck.base.errors import UserError
 from warpdeck.config import Config
-from warpdeck.config.tables import Private
+from warpdeck.config.table_types import Private
 from warpdeck.controller.state.state import State
 from warpdeck.model import Job, NodeName
 from warpdeck.policy import ReservationView

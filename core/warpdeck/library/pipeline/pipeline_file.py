@@ -50,7 +50,7 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     @property
     def digest(self) -> str:
-        """A digest of the definition. A stage whose definition has changed is run again."""
+        """Digest of the definition. If the definition changes, the stage runs again."""
         return hashlib.sha256(msgspec.json.encode(self)).hexdigest()[:DIGEST_DIGITS]
 
 

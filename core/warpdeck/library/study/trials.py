@@ -19,7 +19,7 @@ PRUNED_STATE = "CANCELLED"
 
 
 class TrialState(StrEnum):
-    """The state of a trial. A trial whose job was canceled is PRUNED, also if a person canceled it."""
+    """State of a trial. PRUNED means that its job was canceled, by the study or by a person."""
 
     OPEN = "open"
     COMPLETE = "complete"

@@ -8,7 +8,7 @@ import pytest
 from tests.support.core import ANN, Core, make_request
 
 from warpdeck.config import Config, build_site
-from warpdeck.config.tables import Containment, Gpus, Health, Hooks
+from warpdeck.config.node_tables import Containment, Gpus, Health, Hooks
 from warpdeck.controller.events.events import HealthReported, LaunchRefused, Released, Reported
 from warpdeck.controller.launch.environment import job_environment
 from warpdeck.controller.launch.launching import build_launch

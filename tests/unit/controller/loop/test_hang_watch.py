@@ -12,7 +12,8 @@ from tests.support.core import Core, make_request
 from warpdeck.base.errors import RemoteError
 from warpdeck.config import Config
 from warpdeck.config.tables import Scheduler
-from warpdeck.controller.events.events import HANG, HangJudged, ShowNotice
+from warpdeck.controller.events.effects import ShowNotice
+from warpdeck.controller.events.events import HANG, HangJudged
 from warpdeck.controller.loop.hang_watch import CHECK_S, LOOKS, HangWatch
 from warpdeck.controller.state.measurements import to_reading
 from warpdeck.model import JobId, NodeName

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from warpdeck.controller.events.events import SetSampling
+from warpdeck.controller.events.effects import SetSampling
 from warpdeck.controller.loop.sample_rate import UNWATCHED_A_SECOND, WATCHED_A_SECOND, SampleRate, interval_s
 from warpdeck.model import NodeName
 

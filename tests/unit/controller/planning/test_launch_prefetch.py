@@ -9,19 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.core import ANN, BOB, Core, make_request
 
+from warpdeck.controller.events.effects import Effect, LaunchShare, Outcome, RevokeLaunches
 from warpdeck.controller.events.events import (
     Cancelled,
-    Effect,
     Held,
     LaunchRevoked,
-    LaunchShare,
     NodeDrained,
     NodeRemoved,
-    Outcome,
     Planned,
     Prefetch,
     Reported,
-    RevokeLaunches,
     Submitted,
 )
 from warpdeck.controller.planning.prefetch_revoker import PrefetchRevoker

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from tests.support.core import ANN, ROOT, Core, make_request
 
-from warpdeck.controller.events.events import Held, Outcome, Planned, Released, Submitted, Suspended
+from warpdeck.controller.events.effects import Outcome
+from warpdeck.controller.events.events import Held, Planned, Released, Submitted, Suspended
 from warpdeck.controller.planning.passes import REFRESH_S, SMALL_PASS, Passes, plans_inline
 from warpdeck.model import JobId
 from warpdeck.policy import Plan

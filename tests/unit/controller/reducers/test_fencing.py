@@ -7,15 +7,8 @@ import dataclasses
 import pytest
 from tests.support.core import ANN, Core, make_request
 
-from warpdeck.controller.events.events import (
-    Cancelled,
-    ClaimEnded,
-    Fenced,
-    KillShare,
-    LaunchShare,
-    NodeUp,
-    StartBegun,
-)
+from warpdeck.controller.events.effects import KillShare, LaunchShare
+from warpdeck.controller.events.events import Cancelled, ClaimEnded, Fenced, NodeUp, StartBegun
 from warpdeck.controller.reducers.reduce import reduce
 from warpdeck.controller.state.transaction import Transaction
 from warpdeck.model import JobState, NodeName

@@ -10,15 +10,9 @@ from tests.support.core import Core, make_request
 
 from warpdeck.base.errors import UserError
 from warpdeck.config import Config, build_site
-from warpdeck.config.tables import Health
-from warpdeck.controller.events.events import (
-    HealthReported,
-    KillShare,
-    NodeDrained,
-    NodeResumed,
-    Outcome,
-    ShowNotice,
-)
+from warpdeck.config.node_tables import Health
+from warpdeck.controller.events.effects import KillShare, Outcome, ShowNotice
+from warpdeck.controller.events.events import HealthReported, NodeDrained, NodeResumed
 from warpdeck.controller.presenters.node_rows import node_health_row, node_row
 from warpdeck.model import JobState, Node, NodeName
 from warpdeck_agent.wire import messages as wire

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from tests.support.core import ANN, Core, make_request
 
-from warpdeck.controller.events.events import Cancelled, KillShare, Requeued
+from warpdeck.controller.events.effects import KillShare
+from warpdeck.controller.events.events import Cancelled, Requeued
 from warpdeck.model import JobState
 from warpdeck.model.request import WarnSignal
 from warpdeck_agent.wire import messages as wire

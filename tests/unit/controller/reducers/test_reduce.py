@@ -10,13 +10,11 @@ from tests.support.core import ANN, BOB, NEW_ANN, ROOT, Core, make_request
 
 from warpdeck.base.errors import InvalidTransition, UserError
 from warpdeck.config import Site
+from warpdeck.controller.events.effects import ForgetShare, KillShare, LaunchShare
 from warpdeck.controller.events.events import (
     Cancelled,
-    ForgetShare,
     Held,
-    KillShare,
     LaunchRefused,
-    LaunchShare,
     NodeDrained,
     NodeRemoved,
     Planned,

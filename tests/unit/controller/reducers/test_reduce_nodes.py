@@ -11,9 +11,8 @@ from tests.support.core import ANN, Core, make_request, result_of
 from warpdeck.base.errors import UserError
 from warpdeck.config.site import build_site
 from warpdeck.config.tables import Config, Scheduler
+from warpdeck.controller.events.effects import KillShare, LaunchShare
 from warpdeck.controller.events.events import (
-    KillShare,
-    LaunchShare,
     NodeDrained,
     NodeLost,
     NodeRemoved,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tests.support.core import ANN, BOB, Core, make_request
 
-from warpdeck.controller.events.events import CodeRecorded, Held, Outcome
+from warpdeck.controller.events.effects import Outcome
+from warpdeck.controller.events.events import CodeRecorded, Held
 from warpdeck.controller.reducers.submitting import MAX_RECORDING_S
 from warpdeck.controller.state.deadlines import next_deadline
 from warpdeck.controller.state.planner_view import build_view

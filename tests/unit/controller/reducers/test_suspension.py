@@ -10,17 +10,8 @@ from tests.support.core import ANN, BOB, ROOT, Core, make_request
 
 from warpdeck.base.errors import UserError
 from warpdeck.config import Config
-from warpdeck.controller.events.events import (
-    Cancelled,
-    Held,
-    KillShare,
-    Outcome,
-    Planned,
-    Released,
-    Requeued,
-    Resumed,
-    Suspended,
-)
+from warpdeck.controller.events.effects import KillShare, Outcome
+from warpdeck.controller.events.events import Cancelled, Held, Planned, Released, Requeued, Resumed, Suspended
 from warpdeck.controller.launch.launching import build_launch
 from warpdeck.controller.state.planner_view import build_view
 from warpdeck.controller.state.view import gpu_holders

@@ -12,14 +12,8 @@ from hypothesis import strategies as st
 from tests.support.core import ANN, Core, make_request
 
 from warpdeck.base.site_seal import SiteSeal
-from warpdeck.controller.events.events import (
-    ForgetShare,
-    FoundLaunch,
-    KillShare,
-    LaunchShare,
-    NodeUp,
-    Recovered,
-)
+from warpdeck.controller.events.effects import ForgetShare, KillShare, LaunchShare
+from warpdeck.controller.events.events import FoundLaunch, NodeUp, Recovered
 from warpdeck.controller.launch.launch_records import LOST_SCRIPT, open_record, with_record
 from warpdeck.controller.reducers.recovering import Action, action_of
 from warpdeck.controller.reducers.unknown_launches import Verdict, classify

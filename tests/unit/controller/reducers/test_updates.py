@@ -9,15 +9,8 @@ from tests.support.core import ANN, BOB, ROOT, Core, make_request
 
 from warpdeck.base.errors import UserError
 from warpdeck.config import build_site, decode
-from warpdeck.controller.events.events import (
-    Cancelled,
-    Held,
-    LimitShare,
-    NodeLost,
-    Outcome,
-    Released,
-    Updated,
-)
+from warpdeck.controller.events.effects import LimitShare, Outcome
+from warpdeck.controller.events.events import Cancelled, Held, NodeLost, Released, Updated
 from warpdeck.model import ArraySpec, Dependencies, Dependency, GpuRequest, JobState, NodeName
 from warpdeck.model.change import JobChange
 from warpdeck.model.request import MAX_LIMIT_S

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from warpdeck.controller.events.events import LaunchShare, NodeUp
+from warpdeck.controller.events.effects import LaunchShare
+from warpdeck.controller.events.events import NodeUp
 from warpdeck.controller.reducers.reduce import reduce
 from warpdeck.controller.state.state import State
 from warpdeck.controller.state.transaction import Transaction

@@ -9,6 +9,7 @@ from functools import partial
 from itertools import chain
 
 from warpdeck.base.errors import UserError
+from warpdeck.controller.events.effects import Outcome
 from warpdeck.controller.events.events import (
     Cancelled,
     CodeRecorded,
@@ -16,7 +17,6 @@ from warpdeck.controller.events.events import (
     Event,
     Held,
     NotifyJob,
-    Outcome,
     Released,
     Requeued,
     Resumed,

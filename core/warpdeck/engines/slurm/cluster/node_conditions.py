@@ -75,7 +75,7 @@ def _condition(row: NodeRow, flags: frozenset[str], before: Condition | None, *,
 def _missed_reboot(
     row: NodeRow, found: Condition, before: Condition, *, after: float, now: float
 ) -> Condition | None:
-    """Return the outage of a node that was rebooted between two looks, both of which have found it up."""
+    """Return the outage of a node that was up at the last two looks and was rebooted between them."""
     booted = _slurm_time(row.booted, after=after, now=now)
     if before.down or found.down or booted is None:
         return None
@@ -156,7 +156,7 @@ class NodeConditions:
         return tuple(self._unsaved.values())
 
     def forgotten(self) -> tuple[NodeName, ...]:
-        """Return the nodes whose conditions are to be deleted from the store."""
+        """Return the nodes that no longer exist. The store deletes their conditions."""
         return tuple(self._forgotten)
 
     def saved(self, changes: Changes) -> None:

@@ -403,7 +403,7 @@ class Poller:
         await self._read_cut_list(changes)
 
     async def _read_cut_list(self, changes: JobChanges) -> None:
-        """Look at one array of this user of which squeue cuts the list of waiting tasks: once, and later now and then."""
+        """Read the waiting tasks of one array of this user, because squeue shows only the first ones. Repeat it after LIST_S."""
         jobs, now = self._cluster.state.jobs, self._monotonic()
         cut = self._cut | changes.cut_after
         self._cut = {job_id: after for job_id, after in cut.items() if job_id in jobs}
